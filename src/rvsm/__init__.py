@@ -1,0 +1,57 @@
+"""Train sparse neural networks by the Relaxed Variable Splitting Method.
+
+The public names are loaded when they are first used, so that ``import rvsm`` is instant and does not import torch.
+
+>>> import rvsm
+>>> rvsm.L0(lam=0.02).threshold(step=1.0)
+0.2
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rvsm.groups import Block as Block
+    from rvsm.groups import Channel as Channel
+    from rvsm.groups import Column as Column
+    from rvsm.groups import Element as Element
+    from rvsm.groups import Filter as Filter
+    from rvsm.groups import Row as Row
+    from rvsm.penalties import L0 as L0
+    from rvsm.penalties import L1 as L1
+    from rvsm.penalties import MCP as MCP
+    from rvsm.penalties import SCAD as SCAD
+    from rvsm.penalties import Grouped as Grouped
+    from rvsm.penalties import LHalf as LHalf
+    from rvsm.penalties import LogSum as LogSum
+    from rvsm.penalties import TransformedL1 as TransformedL1
+    from rvsm.splitting import ADMM as ADMM
+    from rvsm.splitting import RVSM as RVSM
+    from rvsm.splitting import Budget as Budget
+    from rvsm.splitting import Magnitude as Magnitude
+    from rvsm.splitting import ProxSGD as ProxSGD
+    from rvsm.splitting import keep_zeros as keep_zeros
+    from rvsm.splitting import recalibrate as recalibrate
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "rvsm.groups": ["Block", "Channel", "Column", "Element", "Filter", "Row"],
+    "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
+    "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate"],
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,188 @@
+"""See a weight tensor as groups of weights that live or die together.
+
+A grouping gives each group one magnitude; a penalty shrinks the magnitudes; the grouping scales the weights to match.
+Weights come in the order of a convolution, ``[out, in, *kernel]``, or of a linear layer, ``[out, in]``.
+
+With ``weighted=True`` a group's magnitude is its root mean square ‖w_g‖/√size, and the penalty of the group counts size
+times: Σ_g size_g·P(‖u_g‖/√size_g). For ℓ1 these are exactly the √size weights of the group lasso, for ℓ0 the number of
+non-zero weights; a threshold then means the same for single weights, small groups and large ones, which a budget over
+layers of different shapes needs. With ``weighted=False`` the magnitude is the norm ‖w_g‖ itself.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import ceil, prod
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Grouping(ABC):
+    """How a tensor is divided into groups."""
+
+    weighted: bool = True
+
+    @abstractmethod
+    def norms(self, w: Tensor) -> Tensor:
+        """Return ‖w_g‖ of each group."""
+
+    @abstractmethod
+    def sizes(self, w: Tensor) -> Tensor:
+        """Return the number of weights in each group, broadcastable to the shape of ``norms(w)``."""
+
+    @abstractmethod
+    def spread(self, values: Tensor, w: Tensor) -> Tensor:
+        """Give each weight of ``w`` the value of its group."""
+
+    def magnitudes(self, w: Tensor) -> Tensor:
+        """Return the magnitude of each group: the root mean square if weighted, else the norm."""
+        norms = self.norms(w)
+        return norms / self.sizes(w).to(norms).sqrt() if self.weighted else norms
+
+
+@dataclass(frozen=True)
+class Element(Grouping):
+    """Each weight is a group of its own.
+
+    >>> Element().magnitudes(torch.tensor([-2.0, 0.5]))
+    tensor([2.0000, 0.5000])
+    """
+
+    def norms(self, w: Tensor) -> Tensor:
+        """Return |w|."""
+        return w.abs()
+
+    def magnitudes(self, w: Tensor) -> Tensor:
+        """Return |w|: a group of one is its own root mean square."""
+        return w.abs()
+
+    def sizes(self, w: Tensor) -> Tensor:
+        """Return one."""
+        return torch.ones((), dtype=torch.int64)
+
+    def spread(self, values: Tensor, w: Tensor) -> Tensor:
+        """Return the values: there is one for each weight already."""
+        return values
+
+
+@dataclass(frozen=True)
+class _Slice(Grouping):
+    """Groups that are slices of the tensor: the norm runs over some dimensions and keeps the others."""
+
+    @abstractmethod
+    def _within(self, dimensions: int) -> list[int]:
+        """Return the dimensions that lie within a group."""
+
+    def _dims(self, w: Tensor) -> list[int]:
+        if w.dim() < 2:
+            raise ValueError(
+                f"groups by {type(self).__name__.lower()} need a tensor of at least 2 dimensions but this one has"
+                f" shape {tuple(w.shape)}; use groups='element' for it, or exclude it"
+            )
+        return self._within(w.dim())
+
+    def norms(self, w: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(w, dim=self._dims(w), keepdim=True)
+
+    def sizes(self, w: Tensor) -> Tensor:
+        return torch.tensor(prod(w.shape[d] for d in self._dims(w)))
+
+    def spread(self, values: Tensor, w: Tensor) -> Tensor:
+        return values.expand_as(w)
+
+
+@dataclass(frozen=True)
+class Filter(_Slice):
+    """All the weights of one output channel (of one neuron in a linear layer).
+
+    >>> Filter(weighted=False).norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]])).flatten()
+    tensor([5., 1.])
+    """
+
+    def _within(self, dimensions: int) -> list[int]:
+        return list(range(1, dimensions))
+
+
+@dataclass(frozen=True)
+class Channel(_Slice):
+    """All the weights that read one input channel.
+
+    >>> Channel(weighted=False).norms(torch.tensor([[3.0, 0.0], [4.0, 1.0]])).flatten()
+    tensor([5., 1.])
+    """
+
+    def _within(self, dimensions: int) -> list[int]:
+        return [0, *range(2, dimensions)]
+
+
+@dataclass(frozen=True)
+class Row(_Slice):
+    """A row of the last two dimensions: of a linear layer's matrix, or of each kernel of a convolution.
+
+    >>> Row().magnitudes(torch.ones(8, 4, 3, 3)).shape
+    torch.Size([8, 4, 3, 1])
+    """
+
+    def _within(self, dimensions: int) -> list[int]:
+        return [dimensions - 1]
+
+
+@dataclass(frozen=True)
+class Column(_Slice):
+    """A column of the last two dimensions: of a linear layer's matrix, or of each kernel of a convolution.
+
+    >>> Column().magnitudes(torch.ones(8, 4, 3, 3)).shape
+    torch.Size([8, 4, 1, 3])
+    """
+
+    def _within(self, dimensions: int) -> list[int]:
+        return [dimensions - 2]
+
+
+@dataclass(frozen=True)
+class Block(Grouping):
+    """The weights at one position (input channel, dy, dx) of ``size`` neighbouring output channels.
+
+    Output channels that share their pattern of zeros share each loaded input too, which is what makes a sparse
+    convolution fast. The last block of a layer is smaller where ``size`` does not divide its channels.
+
+    >>> Block(size=4).magnitudes(torch.ones(10, 3, 5, 5)).shape
+    torch.Size([3, 3, 5, 5])
+    """
+
+    size: int = 4
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"size of a block must be at least 1 but is {self.size}")
+
+    def norms(self, w: Tensor) -> Tensor:
+        """Return the norm over ``size`` output channels at each position."""
+        whole = w.shape[0] // self.size * self.size
+        parts = [torch.linalg.vector_norm(w[:whole].unflatten(0, (-1, self.size)), dim=1)] if whole else []
+        if whole < w.shape[0]:
+            parts.append(torch.linalg.vector_norm(w[whole:], dim=0, keepdim=True))
+        return torch.cat(parts)
+
+    def sizes(self, w: Tensor) -> Tensor:
+        """Return ``size`` for each block, and what is left for the last one."""
+        out = w.shape[0]
+        sizes = torch.full((ceil(out / self.size),), self.size)
+        if out % self.size:
+            sizes[-1] = out % self.size
+        return sizes.view(-1, *[1] * (w.dim() - 1))
+
+    def spread(self, values: Tensor, w: Tensor) -> Tensor:
+        """Repeat the value of a block for each of its output channels."""
+        return values.repeat_interleave(self.size, dim=0)[: w.shape[0]]
+
+
+GROUPS: dict[str, type[Grouping]] = {
+    "element": Element,
+    "filter": Filter,
+    "channel": Channel,
+    "row": Row,
+    "column": Column,
+    "block": Block,
+}

@@ -1,0 +1,60 @@
+"""What every penalty is: a cost λP(u) and its proximal operator."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Self
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Penalty(ABC):
+    """A separable sparsity penalty λ·ΣP(|u_i|); λ lives here, the method supplies the step.
+
+    The proximal operator is prox(w, step) = argmin_u λP(u) + ‖u − w‖²/(2·step). RVSM calls it with step 1/β, which is
+    10 to 100 in practice, so every regime of the formula counts, not only the small steps of textbooks.
+    """
+
+    lam: float
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            require_positive(field.name, getattr(self, field.name))
+
+    @abstractmethod
+    def value(self, u: Tensor) -> Tensor:
+        """Return λP(u), summed over all entries, as a 0-d tensor."""
+
+    @abstractmethod
+    def prox(self, w: Tensor, step: float) -> Tensor:
+        """Return argmin_u λP(u) + ‖u − w‖²/(2·step), entry by entry; a tie with zero gives zero."""
+
+    @abstractmethod
+    def threshold(self, step: float) -> float:
+        """Return the largest |w| that ``prox(w, step)`` sends to zero."""
+
+    @abstractmethod
+    def with_threshold(self, t: float, step: float) -> Self:
+        """Return this penalty with the λ for which ``threshold(step)`` is ``t``."""
+
+
+def require_positive(name: str, value: float) -> None:
+    """Raise unless ``value`` is a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number > 0 but is {value!r}")
+    if not (isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be > 0 and finite but is {value}")
+
+
+def full_precision(w: Tensor) -> Tensor:
+    """Return ``w`` in float32 if it is in a shorter type, so that formulas keep their digits."""
+    return w if w.dtype in (torch.float32, torch.float64) else w.float()
+
+
+def shrink(w: Tensor, threshold: float, above: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return zero where |w| ≤ threshold and sgn(w)·above(|w|) elsewhere; NaN stays NaN."""
+    x = full_precision(w).abs()
+    return torch.where(x <= threshold, 0.0, above(x)).copysign(w).to(w.dtype)

@@ -1,0 +1,60 @@
+"""Any penalty, on groups of weights instead of single ones."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from rvsm.groups import Grouping
+from rvsm.penalties.base import Penalty, full_precision
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A penalty of the magnitude of each group, with the same four operations as the penalty itself.
+
+    The group with magnitude m_g (its norm, or root mean square; see `rvsm.groups`) is scaled by prox(m_g)/m_g, which is
+    the exact proximal operator because the penalty of a group depends on its length alone.
+
+    >>> from rvsm import Filter, L0
+    >>> w = torch.tensor([[0.3, 0.4], [0.1, -0.1]])
+    >>> Grouped(L0(lam=0.02), Filter(weighted=False)).prox(w, step=1.0)
+    tensor([[0.3000, 0.4000],
+            [0.0000, -0.0000]])
+    """
+
+    penalty: Penalty
+    by: Grouping
+
+    @property
+    def lam(self) -> float:
+        """The λ of the penalty."""
+        return self.penalty.lam
+
+    def value(self, u: Tensor) -> Tensor:
+        """Return Σ_g size_g·λP(rms_g) if the groups are weighted, else Σ_g λP(‖u_g‖)."""
+        u = full_precision(u)
+        magnitudes = self.by.magnitudes(u)
+        if not self.by.weighted:
+            return self.penalty.value(magnitudes)
+        sizes = self.by.sizes(u).to(magnitudes).expand_as(magnitudes)
+        # At most two sizes occur: that of the last block of a layer may differ.
+        total = torch.zeros((), dtype=u.dtype, device=u.device)
+        for size in sizes.unique():
+            total += size * self.penalty.value(magnitudes[sizes == size])
+        return total
+
+    def prox(self, w: Tensor, step: float) -> Tensor:
+        """Scale each group by prox(m_g)/m_g; a group of zeros stays zero."""
+        magnitudes = self.by.magnitudes(full_precision(w))
+        scale = self.penalty.prox(magnitudes, step) / magnitudes.where(magnitudes != 0, 1.0)
+        return (w * self.by.spread(scale, w)).to(w.dtype)
+
+    def threshold(self, step: float) -> float:
+        """Return the largest magnitude of a group that goes to zero."""
+        return self.penalty.threshold(step)
+
+    def with_threshold(self, t: float, step: float) -> Self:
+        """Return this penalty with the λ for which the threshold is ``t``."""
+        return replace(self, penalty=self.penalty.with_threshold(t, step))
