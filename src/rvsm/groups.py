@@ -83,7 +83,8 @@ class _Slice(Grouping):
         return self._within(w.dim())
 
     def norms(self, w: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(w, dim=self._dims(w), keepdim=True)
+        norms: Tensor = torch.linalg.vector_norm(w, dim=self._dims(w), keepdim=True)
+        return norms
 
     def sizes(self, w: Tensor) -> Tensor:
         return torch.tensor(prod(w.shape[d] for d in self._dims(w)))
@@ -160,7 +161,7 @@ class Block(Grouping):
     def norms(self, w: Tensor) -> Tensor:
         """Return the norm over ``size`` output channels at each position."""
         whole = w.shape[0] // self.size * self.size
-        parts = [torch.linalg.vector_norm(w[:whole].unflatten(0, (-1, self.size)), dim=1)] if whole else []
+        parts = [torch.linalg.vector_norm(w[:whole].view(-1, self.size, *w.shape[1:]), dim=1)] if whole else []
         if whole < w.shape[0]:
             parts.append(torch.linalg.vector_norm(w[whole:], dim=0, keepdim=True))
         return torch.cat(parts)

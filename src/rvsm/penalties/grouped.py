@@ -41,12 +41,12 @@ class Grouped:
         sizes = self.by.sizes(u).to(magnitudes).expand_as(magnitudes)
         # At most two sizes occur: that of the last block of a layer may differ.
         total = torch.zeros((), dtype=u.dtype, device=u.device)
-        for size in sizes.unique():
+        for size in torch.unique(sizes):
             total += size * self.penalty.value(magnitudes[sizes == size])
         return total
 
     def prox(self, w: Tensor, step: float) -> Tensor:
-        """Scale each group by prox(m_g)/m_g; a group of zeros stays zero."""
+        """Scale each group as its magnitude is scaled; a group of zeros stays zero."""
         magnitudes = self.by.magnitudes(full_precision(w))
         scale = self.penalty.prox(magnitudes, step) / magnitudes.where(magnitudes != 0, 1.0)
         return (w * self.by.spread(scale, w)).to(w.dtype)

@@ -13,8 +13,8 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class LHalf(Penalty):
     """λ·Σ√|u_i|, whose proximal operator is half thresholding.
 
-    With μ = λ·step, a weight above t = (3/2)μ^(2/3) goes to ⅔|w|(1 + cos(2π/3 − ⅔φ)), where cos φ = (μ/4)(|w|/3)^(−3/2);
-    at t it jumps from 0 to ⅔t.
+    With μ = λ·step, a weight above t = (3/2)μ^(2/3) goes to ⅔|w|(1 + cos(2π/3 − ⅔φ)), where cos φ =
+    (μ/4)(|w|/3)^(−3/2); at t it jumps from 0 to ⅔t.
 
     >>> import torch
     >>> LHalf(lam=0.2).prox(torch.tensor([-1.0, 0.5, 0.1]), step=1.0)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log1p
+from math import log1p, sqrt
 from typing import Self
 
 import torch
@@ -37,11 +37,12 @@ class LogSum(Penalty):
         mu, eps = self.lam * step, self.eps
 
         def survivors(x: Tensor) -> Tensor:
-            root = ((x + eps) ** 2 - 4 * mu).clamp_min(0).sqrt()
-            # The two forms are equal; each subtracts nothing of equal size on its own side of ε.
-            return torch.where(
-                x < eps, 2 * (x * eps - mu) / (root + (eps - x)), (x - eps + root) / 2
-            ).clamp_min(0)
+            # The two forms are equal; each subtracts nothing of equal size on its own side of ε. The square root of
+            # (x+ε)² − 4μ is taken by (x−ε)² + 4(xε−μ), and by factors because the square of a huge x overflows.
+            gap = x * eps - mu
+            below = 2 * gap / (torch.hypot(eps - x, 2 * gap.clamp_min(0).sqrt()) + (eps - x))
+            root = (x + eps - 2 * sqrt(mu)).clamp_min(0).sqrt() * (x + eps + 2 * sqrt(mu)).sqrt()
+            return torch.where(x < eps, below, (x - eps) / 2 + root / 2).clamp_min(0)
 
         return shrink(w, self.threshold(step), survivors)
 
@@ -63,7 +64,7 @@ def _penalty_at(jump: float) -> float:
     """Return M(U) = (U²/2)/(log(1+U) − U/(1+U)), the μ/ε² whose jump is to U."""
     if jump < 0.1:
         # log(1+U) − U/(1+U) cancels for small U; its series is U²·Σ_{n≥2} (−1)ⁿ (n−1)/n Uⁿ⁻²
-        return 0.5 / sum((-1) ** n * (n - 1) / n * jump ** (n - 2) for n in range(2, 20))
+        return 0.5 / sum((-1.0) ** n * (n - 1) / n * jump ** (n - 2) for n in range(2, 20))
     return jump**2 / 2 / (log1p(jump) - jump / (1 + jump))
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Self
 
-import torch
 from torch import Tensor
 
 from rvsm.penalties.base import Penalty, full_precision, shrink
@@ -14,8 +13,8 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class MCP(Penalty):
     """λ|u| − u²/(2γ) up to |u| = γλ, and the constant γλ²/2 beyond: large weights are not shrunk.
 
-    For step < γ the proximal operator is firm thresholding. For step ≥ γ, which is the usual case in RVSM, the objective
-    is concave up to γλ and the operator becomes hard thresholding at λ√(γ·step).
+    For step < γ the proximal operator is firm thresholding. For step ≥ γ, which is the usual case in RVSM, the
+    objective is concave up to γλ and the operator becomes hard thresholding at λ√(γ·step).
 
     >>> import torch
     >>> MCP(lam=0.2, gamma=2.0).prox(torch.tensor([-0.5, 0.3, 0.1]), step=1.0)
@@ -36,11 +35,8 @@ class MCP(Penalty):
         lam, gamma = self.lam, self.gamma
         if step >= gamma:
             return shrink(w, self.threshold(step), lambda x: x)
-        return shrink(
-            w,
-            self.threshold(step),
-            lambda x: torch.where(x > gamma * lam, x, (x - lam * step) / (1 - step / gamma)),
-        )
+        # The line meets the identity at γλ; as a minimum, it cannot overshoot it by rounding where it is steep.
+        return shrink(w, self.threshold(step), lambda x: x.minimum((x - lam * step) / (1 - step / gamma)))
 
     def threshold(self, step: float) -> float:
         """Return λ·step, or λ√(γ·step) where hard thresholding rules."""

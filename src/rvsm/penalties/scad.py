@@ -14,9 +14,9 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class SCAD(Penalty):
     """λ|u| up to λ, then a parabola up to aλ, then the constant λ²(a+1)/2.
 
-    The textbook's proximal operator (soft, then a steeper line, then the identity) holds for step < a − 1. From there to
-    a + 1 the parabola is concave, and soft thresholding jumps to the identity at λ(a+1+step)/2; from a + 1 on, even the
-    soft piece never wins, and the operator is hard thresholding at λ√(step·(a+1)).
+    The textbook's proximal operator (soft, then a steeper line, then the identity) holds for step < a − 1. From there
+    to a + 1 the parabola is concave, and soft thresholding jumps to the identity at λ(a+1+step)/2; from a + 1 on, even
+    the soft piece never wins, and the operator is hard thresholding at λ√(step·(a+1)).
 
     >>> import torch
     >>> SCAD(lam=0.2, a=3.7).prox(torch.tensor([-0.9, 0.3, 0.1]), step=1.0)
@@ -52,7 +52,8 @@ class SCAD(Penalty):
             if step >= a - 1:
                 return torch.where(x > lam * (a + 1 + step) / 2, x, soft)
             line = ((a - 1) * x - step * a * lam) / (a - 1 - step)
-            return torch.where(x > a * lam, x, torch.where(x > lam * (1 + step), line, soft))
+            # The line meets its neighbours at λ(1+step) and aλ; so taken, it cannot overshoot them by rounding.
+            return soft.maximum(x.minimum(line))
 
         return shrink(w, self.threshold(step), survivors)
 

@@ -14,11 +14,11 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class TransformedL1(Penalty):
     """λ·Σ(a+1)|u_i|/(a+|u_i|).
 
-    With μ = λ·step and c = μa(a+1), a survivor u solves u = |w| − c/(a+u)². The threshold is μ(a+1)/a, where u leaves zero
-    continuously, as long as μ ≤ a²/(2(a+1)); above that it is √(2μ(a+1)) − a/2, where u jumps to √(2μ(a+1)) − a.
+    With μ = λ·step and c = μa(a+1), a survivor u solves u = |w| − c/(a+u)². The threshold is μ(a+1)/a, where u leaves
+    zero continuously, as long as μ ≤ a²/(2(a+1)); above that it is √(2μ(a+1)) − a/2, where u jumps to √(2μ(a+1)) − a.
 
-    The paper's closed form for u takes a cosine of an arc cosine. Newton's method from u = |w| reaches the same number in
-    two or three steps, far cheaper, and without the cosine's loss of digits for large a.
+    The paper's closed form for u takes a cosine of an arc cosine. Newton's method from u = |w| reaches the same number
+    in two or three steps, far cheaper, and without the cosine's loss of digits for large a.
 
     >>> import torch
     >>> TransformedL1(lam=0.1, a=1.0).prox(torch.tensor([-1.0, 0.2, 0.1]), step=1.0)
@@ -38,7 +38,7 @@ class TransformedL1(Penalty):
         """Return the largest root of u = |w| − c/(a+u)² above the threshold, by Newton's method."""
         a, t, c = self.a, self.threshold(step), self.lam * step * self.a * (self.a + 1)
         eps = torch.finfo(full_precision(w).dtype).eps
-        iterations = _newton_iterations(c / (a + t) ** 3, eps)
+        iterations = _newton_iterations(a, c, t, eps)
         # The residual is increasing and convex to the right of this point, so Newton's steps come down to the root
         # monotonically; rounding could carry one past it, where the slope changes its sign.
         turning = max(cbrt(2 * c) - a, 0.0)
@@ -68,19 +68,19 @@ class TransformedL1(Penalty):
         return replace(self, lam=mu / step)
 
 
-def _newton_iterations(kappa: float, eps: float) -> int:
-    """Return how many Newton steps the slowest entry needs to reach full precision.
+def _newton_iterations(a: float, c: float, t: float, eps: float) -> int:
+    """Return how many Newton steps the slowest entry needs to reach full precision, relative to |w|.
 
-    In units of a+|w| the equation reads v = 1 − κ/v² with κ = c/(a+|w|)³, which is largest at the threshold: one scalar
-    rehearsal there bounds the work for a whole tensor, with no look at its entries. At κ = 4/27 the root is double and
-    each step only halves the error, until it is as small as a double root can be computed.
+    The pull c/(a+u)² is the largest part of |w| at the threshold t: one scalar rehearsal there bounds the work for a
+    whole tensor, with no look at its entries. At c/(a+t)³ = 4/27 the root is double and each step only halves the
+    error, until it is as small as a double root can be computed.
     """
-    v = 1.0
+    u = t
     for iteration in range(64):
-        pulled = kappa / (v * v)
-        slope = max(1 - 2 * pulled / v, sqrt(eps))
-        following = v - (v - 1 + pulled) / slope
-        if abs(following - v) <= eps:
+        pulled = c / (a + u) ** 2
+        slope = max(1 - 2 * pulled / (a + u), sqrt(eps))
+        following = u - (u - t + pulled) / slope
+        if abs(following - u) <= eps * t:
             return iteration
-        v = following
+        u = following
     return 64

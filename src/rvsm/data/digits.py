@@ -1,0 +1,31 @@
+"""Handwritten digits of 8×8 pixels, bundled with scikit-learn: real data that needs no download."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Split(NamedTuple):
+    """Images and labels for training and for the test."""
+
+    train_images: Tensor
+    train_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
+
+
+def digits(*, seed: int = 0, test_share: float = 0.25) -> Split:
+    """Return the 1,797 digits as [n, 1, 8, 8] images with zero mean and unit variance, split by ``seed``."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise ImportError("the digits come with scikit-learn; install it with: pip install 'rvsm[demo]'") from None
+    pixels, labels = load_digits(return_X_y=True)
+    images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8)
+    targets = torch.from_numpy(labels)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
+    test, train = order.split([n := round(test_share * len(images)), len(images) - n])
+    mean, std = images[train].mean(), images[train].std()
+    images = (images - mean) / std
+    return Split(images[train], targets[train], images[test], targets[test])

@@ -1,0 +1,171 @@
+"""Pure functions of weights w and their sparse copy u: how sparse, how far apart, at what cost.
+
+Sparsity has two denominators, the sparsified weights and all parameters, and a figure without its denominator means
+little: the names here always say which one they use.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """One sparsified tensor: its zeros, its distance ‖w − u‖ from its sparse copy, and what it is pulled by."""
+
+    name: str
+    shape: tuple[int, ...]
+    zeros: int
+    gap: float
+    threshold: float
+    lam: float | None
+    beta: float | None
+
+    @property
+    def weights(self) -> int:
+        """The number of weights in the tensor."""
+        return prod(self.shape)
+
+    @property
+    def sparsity(self) -> float:
+        """The share of zeros."""
+        return self.zeros / self.weights
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """All sparsified tensors of a model at one moment, u being the sparse copy that would be written now.
+
+    Attributes:
+        layers: one entry for each sparsified tensor.
+        parameters: the number of all parameters of the model.
+        parameter_zeros: how many of all parameters would be zero, sparsified or not.
+        penalty: ΣλP(u).
+        coupling: Σ(β/2)‖w − u‖².
+
+    """
+
+    layers: tuple[LayerStatistics, ...]
+    parameters: int
+    parameter_zeros: int
+    penalty: float
+    coupling: float
+
+    @property
+    def sparsity(self) -> float:
+        """The share of zeros over the sparsified weights."""
+        return sum(layer.zeros for layer in self.layers) / sum(layer.weights for layer in self.layers)
+
+    @property
+    def sparsity_of_all(self) -> float:
+        """The share of zeros over all parameters of the model."""
+        return self.parameter_zeros / self.parameters
+
+    @property
+    def gap(self) -> float:
+        """‖w − u‖ over all sparsified weights."""
+        return sqrt(sum(layer.gap**2 for layer in self.layers))
+
+    def lagrangian(self, loss: float) -> float:
+        """Return ℒ(w, u) = f(w) + λP(u) + (β/2)‖w − u‖² for the loss f(w).
+
+        With a budget it is comparable between steps only while λ is held.
+        """
+        return loss + self.penalty + self.coupling
+
+    def __str__(self) -> str:
+        width = max(len(layer.name) for layer in self.layers)
+        head = f"{'layer':{width}}  {'shape':>18}  {'zeros':>8}  {'threshold':>10}  {'λ':>10}"
+        rows = [
+            f"{layer.name:{width}}  {'×'.join(map(str, layer.shape)):>18}  {layer.sparsity:8.2%}"
+            f"  {layer.threshold:10.3g}  {'-' if layer.lam is None else format(layer.lam, '10.3g'):>10}"
+            for layer in self.layers
+        ]
+        total = (
+            f"{self.sparsity:.2%} of the sparsified weights are zero, {self.sparsity_of_all:.2%} of all"
+            f" {self.parameters:,} parameters; ‖w − u‖ = {self.gap:.4g}"
+        )
+        return "\n".join([head, *rows, total])
+
+
+def zeros(w: Tensor) -> int:
+    """Return the number of exact zeros.
+
+    >>> zeros(torch.tensor([0.0, -0.0, 1e-30]))
+    2
+    """
+    return w.numel() - int(w.count_nonzero())
+
+
+def sparsity(tensors: Iterable[Tensor]) -> float:
+    """Return the share of exact zeros over all entries of the tensors.
+
+    >>> sparsity([torch.zeros(3), torch.ones(1)])
+    0.75
+    """
+    listed = list(tensors)
+    return sum(map(zeros, listed)) / max(sum(w.numel() for w in listed), 1)
+
+
+def support_change(before: Tensor, after: Tensor) -> float:
+    """Return the share of entries that became zero or stopped being zero.
+
+    >>> support_change(torch.tensor([0.0, 1.0, 2.0, 0.0]), torch.tensor([1.0, 1.0, 3.0, 0.0]))
+    0.25
+    """
+    return float(((before != 0) != (after != 0)).float().mean())
+
+
+def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> dict[str, float]:
+    """Return, for each weight tensor, how often one of its weights is multiplied per example.
+
+    A weight of a convolution works at every output position, one of a linear layer at every row. The counts come from
+    one forward pass over ``example_input``, whose first dimension is the batch.
+
+    >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 10))
+    >>> multiplications(model, torch.zeros(5, 1, 6, 6))
+    {'0.weight': 16.0, '2.weight': 1.0}
+    """
+    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    batch = inputs[0].shape[0]
+    counts: dict[str, float] = {}
+
+    def watch(name: str, module: nn.Module) -> Callable[..., None]:
+        def count(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            for weight, uses in _uses(module, args, output):
+                key = f"{name}.{weight}" if name else weight
+                counts[key] = counts.get(key, 0.0) + uses / batch
+
+        return count
+
+    handles = [module.register_forward_hook(watch(name, module)) for name, module in model.named_modules()]
+    modes = {module: module.training for module in model.modules()}
+    try:
+        with torch.no_grad():
+            model.eval()(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, mode in modes.items():
+            module.training = mode
+    return counts
+
+
+def _uses(module: nn.Module, args: tuple[Any, ...], output: Any) -> list[tuple[str, float]]:
+    """Return (weight's name, multiplications of each of its weights) for one call of a module."""
+    if isinstance(module, _ConvTransposeNd):
+        return [("weight", args[0].numel() / module.in_channels)]
+    if isinstance(module, _ConvNd):
+        return [("weight", output.numel() / module.out_channels)]
+    if isinstance(module, nn.Linear):
+        return [("weight", output.numel() / module.out_features)]
+    if isinstance(module, nn.MultiheadAttention):
+        rows = args[0].numel() / module.embed_dim
+        projections = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight")
+        return [(name, rows) for name in projections]
+    return []

@@ -1,0 +1,33 @@
+"""Methods that make a network sparse while it trains, one file each.
+
+To add one, write a file with a subclass of `Method` and add a line to `METHODS`.
+"""
+
+from rvsm.splitting.admm import ADMM
+from rvsm.splitting.base import Method
+from rvsm.splitting.budget import Budget
+from rvsm.splitting.magnitude import Magnitude
+from rvsm.splitting.proxsgd import ProxSGD
+from rvsm.splitting.recalibrate import recalibrate
+from rvsm.splitting.rvsm import RVSM
+from rvsm.splitting.support import Support, keep_zeros
+
+METHODS: dict[str, type[Method]] = {
+    "rvsm": RVSM,
+    "admm": ADMM,
+    "proxsgd": ProxSGD,
+    "magnitude": Magnitude,
+}
+
+__all__ = [
+    "ADMM",
+    "METHODS",
+    "RVSM",
+    "Budget",
+    "Magnitude",
+    "Method",
+    "ProxSGD",
+    "Support",
+    "keep_zeros",
+    "recalibrate",
+]

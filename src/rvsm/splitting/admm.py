@@ -1,0 +1,121 @@
+"""The alternating direction method of multipliers, in the form used for networks."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.groups import Grouping
+from rvsm.penalties import Penalty
+from rvsm.penalties.base import require_positive
+from rvsm.splitting.base import Method
+from rvsm.splitting.layers import Layer, Named
+from rvsm.splitting.options import Overrides, require_lam, require_share
+from rvsm.splitting.rates import require_no_overshoot
+from rvsm.splitting.selection import smallest
+
+
+class ADMM(Method):
+    r"""Gradient descent on w, pulled towards a sparse copy u and pushed by a multiplier z that closes the gap.
+
+    .. math::
+        w &\leftarrow w - \eta \nabla f(w) - \eta\rho(w - u + z/\rho) \\
+        u &\leftarrow \mathrm{prox}(w + z/\rho), \quad z \leftarrow z + \rho(w - u) \quad\text{every few steps}
+
+    The exact minimisation in w of textbook ADMM is replaced by the optimizer's steps, as is usual for networks. The
+    multipliers are kept for the whole training.
+
+    Args:
+        model: a module, or pairs of name and parameter.
+        penalty: a penalty with its λ; or leave it out and give a sparsity.
+        sparsity: a hard constraint: u keeps the largest groups of each layer, and this share of its groups is zero.
+        rho: the weight ρ of the quadratic term.
+        interval: optimizer steps between two updates of u and z; an epoch's worth is common.
+        groups: how weights are grouped, by name or object; see `rvsm.groups`.
+        include: shell patterns of the parameters to sparsify.
+        exclude: shell patterns of the parameters to leave alone.
+        overrides: options of single layers; "beta" stands for ρ.
+
+    Reference: Dinh & Xin, section 3.3; Zhang et al., "A systematic DNN weight pruning framework using ADMM", 2018.
+
+    """
+
+    name = "admm"
+
+    def __init__(
+        self,
+        model: nn.Module | Named,
+        penalty: Penalty | None = None,
+        *,
+        rho: float,
+        sparsity: float | None = None,
+        interval: int = 1,
+        groups: Grouping | str = "element",
+        include: Iterable[str] | None = None,
+        exclude: Iterable[str] | None = None,
+        overrides: Overrides | None = None,
+    ) -> None:
+        if (penalty is None) == (sparsity is None):
+            raise ValueError("give ADMM either a penalty with its λ, or a sparsity for its hard constraint")
+        require_lam(penalty)
+        if sparsity is not None:
+            require_share(sparsity)
+        if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+            raise ValueError(f"interval must be a whole number of steps ≥ 1 but is {interval!r}")
+        super().__init__(
+            model,
+            penalty=penalty,
+            beta=rho,
+            groups=groups,
+            include=include,
+            exclude=exclude,
+            overrides=overrides,
+        )
+        self.interval = interval
+        for layer in self.layers:
+            assert layer.beta is not None
+            require_positive("rho", layer.beta)
+            if penalty is None and layer.sparsity is None:
+                layer.sparsity = sparsity
+
+    def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
+        """Make sure that no step overshoots, and begin with u = prox(w), z = 0."""
+        for layer, lr in moving:
+            require_no_overshoot(lr, self._rho(layer), layer.name)
+        for layer, _ in moving:
+            if layer.name not in self.memory.setdefault("z", {}):
+                self.memory["z"][layer.name] = torch.zeros_like(layer.w)
+                self.memory.setdefault("u", {})[layer.name] = self.sparse(layer)
+
+    def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
+        """Pull w by ηρ(w − u + z/ρ)."""
+        for layer, lr in moving:
+            u, z = self.memory["u"][layer.name], self.memory["z"][layer.name]
+            layer.w.lerp_(u.sub(z, alpha=1 / self._rho(layer)), lr * self._rho(layer))
+
+    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
+        """Update u and z when the interval has passed."""
+        if self.step % self.interval:
+            return
+        for layer, _ in moving:
+            u = self.memory["u"][layer.name] = self.sparse(layer)
+            self.memory["z"][layer.name].add_(layer.w - u, alpha=self._rho(layer))
+
+    def sparse(self, layer: Layer) -> Tensor:
+        """Return u = prox(w + z/ρ), or its k largest groups."""
+        w = layer.w.detach()
+        z = self.memory.get("z", {}).get(layer.name)
+        shifted = w if z is None else w.add(z, alpha=1 / self._rho(layer))
+        if layer.sparsity is None:
+            return layer.prox(shifted, self.prox_step(layer))
+        magnitudes = layer.magnitudes(shifted)
+        gone = smallest(magnitudes, min(round(layer.sparsity * magnitudes.numel()), magnitudes.numel() - 1))
+        return shifted.masked_fill(layer.spread(gone), 0)
+
+    def prox_step(self, layer: Layer) -> float:
+        """Return 1/ρ."""
+        return 1 / self._rho(layer)
+
+    def _rho(self, layer: Layer) -> float:
+        assert layer.beta is not None
+        return layer.beta

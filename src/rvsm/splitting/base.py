@@ -1,0 +1,345 @@
+"""What all methods share: the weights they act on, the hooks of an optimizer, the sparse copy, the state."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, Literal, Self
+from weakref import WeakKeyDictionary, WeakSet
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rvsm.groups import Grouping
+from rvsm.metrics import Statistics, multiplications
+from rvsm.penalties import Penalty
+from rvsm.splitting import state
+from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.exchange import write, written
+from rvsm.splitting.hooks import StepHooks, gradient_scale, require_usable
+from rvsm.splitting.layers import Layer, Named, require_finite, require_trainable_dtype, select, unwrap
+from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
+from rvsm.splitting.recalibrate import Batches, warn_if_stale
+from rvsm.splitting.statistics import measure
+from rvsm.splitting.support import Support, unpack
+
+Output = Literal["u", "masked"]
+
+_attached: "WeakKeyDictionary[Optimizer, WeakSet[Method]]" = WeakKeyDictionary()
+
+
+class Method(ABC):
+    """A sparsifier of a model's weights, attached to the optimizer that trains them.
+
+    A method says what happens before and after an optimizer step, and what its sparse copy u is; all the rest is here.
+
+    Attributes:
+        layers: all selected weights.
+        held: those of them that the optimizer trains.
+        budget: the target sparsity, if there is one.
+        step: the number of optimizer steps done so far.
+        memory: what the method keeps between steps, tensors by kind and by the name of a layer.
+        gradient_scale: the factor by which the present gradients are scaled.
+
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        model: nn.Module | Named,
+        *,
+        penalty: Penalty | str | None = None,
+        beta: float | None = None,
+        groups: Grouping | str = "element",
+        budget: Budget | None = None,
+        include: Iterable[str] | None = None,
+        exclude: Iterable[str] | None = None,
+        overrides: Overrides | None = None,
+        example_input: Tensor | tuple[Any, ...] | None = None,
+    ) -> None:
+        self._model = unwrap(model) if isinstance(model, nn.Module) else None
+        self.layers = select(model, include, exclude)
+        self.held: list[Layer] = []
+        self.budget = budget
+        self.step = 0
+        self.memory: dict[str, dict[str, Tensor]] = {}
+        self.gradient_scale = 1.0
+        self._finalized = False
+        self._optimizer: Optimizer | None = None
+        self._hooks: StepHooks | None = None
+        self._support: Support | None = None
+        self._awaiting: dict[str, Tensor] | None = None  # a loaded support, packed, until there are weights to fix
+        for layer in self.layers:
+            layer.penalty, layer.beta, layer.groups = as_penalty(penalty), beta, as_groups(groups)
+        override(self.layers, overrides or {})
+        for layer in self.layers:
+            layer.group_sizes()  # raises where the shape does not fit the grouping
+            layer.template = layer.penalty
+            if budget is not None:
+                layer.penalty = None  # until the first look at the weights
+        if budget is not None and budget.by == "flops":
+            self._count_multiplications(example_input)
+
+    # What a method is
+
+    @abstractmethod
+    def sparse(self, layer: Layer) -> Tensor:
+        """Return the sparse copy u of a layer at its present w."""
+
+    # The four that follow do nothing, or the usual thing, unless a method has something to do there.
+
+    def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+        """Get ready for a step, and raise if it cannot be done, before any weight moves."""
+
+    def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+        """Act on the layers that have a gradient, given the learning rate of each, before the optimizer's step."""
+
+    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+        """Act on the same layers after the optimizer's step."""
+
+    def prox_step(self, layer: Layer) -> float:
+        """Return the step that this method passes to the proximal operator of a layer."""
+        return 1.0
+
+    def follow(self, budget: Budget) -> None:
+        """Set each layer's λ when it is time to look at the weights; begin to heal when it is time for that."""
+        if self._support is not None:
+            return
+        if budget.phase(self.step) == "heal":
+            self.fix_support(budget.zeros(self.held, budget.sparsity))
+        elif budget.looks(self.step):
+            self._set_thresholds(budget.cutoffs(self.held, budget.target(self.step)))
+
+    # Attaching
+
+    def attach(self, optimizer: Optimizer) -> Self:
+        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are."""
+        if self._optimizer is not None:
+            raise RuntimeError("already attached to an optimizer; call detach() first")
+        require_usable(optimizer)
+        tensors = self._look_up()
+        group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
+        groups = {name: group_of[id(w)] for name, w in tensors.items() if id(w) in group_of and w.requires_grad}
+        if not groups:
+            raise ValueError(
+                "the optimizer trains none of the weights to sparsify; build it from this model's parameters"
+            )
+        for name in groups:
+            require_trainable_dtype(name, tensors[name])
+        self._require_alone(optimizer, groups)
+        if self.budget is not None:
+            self.budget.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
+        if left_out := [name for name in tensors if name not in groups]:
+            warnings.warn(
+                f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay as they are:"
+                f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}",
+                stacklevel=2,
+            )
+        for layer in self.layers:
+            layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
+        self.held = [layer for layer in self.layers if layer.param_group is not None]
+        self._optimizer = optimizer
+        self._hooks = StepHooks(optimizer, self._before, self._after)
+        _attached.setdefault(optimizer, WeakSet()).add(self)
+        if self._support is not None:
+            self._support.follow(optimizer)
+        self._fix_awaiting()
+        return self
+
+    def detach(self) -> None:
+        """Stop acting on the optimizer. The sparse copy can still be evaluated and finalized."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        if self._optimizer is not None:
+            _attached[self._optimizer].discard(self)
+        self._hooks = self._optimizer = None
+
+    @property
+    def phase(self) -> Phase | None:
+        """The budget's phase in the next step; None without a budget."""
+        return None if self.budget is None else self.budget.phase(self.step)
+
+    def learning_rate(self, layer: Layer) -> float:
+        """Return the present learning rate of a layer, 0 if it has none."""
+        if self._optimizer is None or layer.param_group is None:
+            return 0.0
+        return float(self._optimizer.param_groups[layer.param_group]["lr"])
+
+    def _before(self, optimizer: Optimizer) -> None:
+        if self._finalized:
+            return
+        self.gradient_scale = gradient_scale(optimizer)
+        moving = self._moving()
+        self.prepare(moving)
+        if self.budget is not None:
+            self.follow(self.budget)
+        if self._support is None:
+            self.before_step(moving)
+
+    def _after(self, optimizer: Optimizer) -> None:
+        if self._finalized:
+            return
+        self.step += 1
+        if self._support is None:
+            self.after_step(self._moving())
+
+    def _moving(self) -> list[tuple[Layer, float]]:
+        """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
+        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.w.grad is not None]
+
+    def _look_up(self) -> dict[str, Tensor]:
+        """Return the present tensors by name: a wrapper may have replaced them since construction."""
+        if self._model is None:
+            return {layer.name: layer.w for layer in self.layers}
+        parameters = dict(self._model.named_parameters(remove_duplicate=False))
+        return {layer.name: parameters[layer.name] for layer in self.layers}
+
+    def _require_alone(self, optimizer: Optimizer, names: Iterable[str]) -> None:
+        for other in _attached.get(optimizer, ()):
+            if shared := {layer.name for layer in other.held} & set(names):
+                raise RuntimeError(
+                    f"the optimizer already has a {other.name} attached that acts on {min(shared)!r}; detach it first,"
+                    " or give the two methods different layers with include=[...]"
+                )
+
+    def _set_thresholds(self, thresholds: Sequence[float]) -> None:
+        """Give each layer the λ of a threshold; a threshold of zero penalises nothing."""
+        for layer, t in zip(self.held, thresholds, strict=True):
+            if layer.template is not None:
+                layer.penalty = layer.template.with_threshold(t, self.prox_step(layer)) if t > 0 else None
+
+    def fix_support(self, masks: Mapping[str, Tensor]) -> None:
+        """Fix the support: the weights under these masks are zero from now on, and the pull is off."""
+        if self._support is not None:
+            self._support.remove()
+        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held)
+        if self._optimizer is not None:
+            self._support.follow(self._optimizer)
+
+    def _fix_awaiting(self) -> None:
+        if self._awaiting is not None and self.held:
+            self.fix_support({layer.name: unpack(self._awaiting[layer.name], layer.w) for layer in self.held})
+            self._awaiting = None
+
+    # The sparse copy
+
+    def sparse_weights(
+        self, *, output: Output = "u", recalibrate: Batches | None = None
+    ) -> AbstractContextManager[None]:
+        """Put the sparse copy into the model for the time of a ``with`` block.
+
+        On leaving, also by an exception, the weights, all buffers and all modes come back bit for bit; training goes on
+        as if nothing had been evaluated.
+
+        Args:
+            output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
+            recalibrate: batches to estimate the batch-norm statistics of the sparse network from.
+
+        """
+        copies = {layer.name: self._output(layer, output) for layer in self._checked()}
+        return written(self.held, copies, self._model, recalibrate)
+
+    def finalize(self, *, output: Output = "u", recalibrate: Batches | None = None) -> None:
+        """Write the sparse copy into the model for good, and keep its zeros at zero.
+
+        With a budget the count of zeros is exact. The pull ends; training may go on, with this optimizer or a new one,
+        and the zeros stay zero.
+
+        Args:
+            output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
+            recalibrate: batches to estimate the batch-norm statistics of the sparse network from.
+
+        """
+        if self._finalized:
+            raise RuntimeError("already finalized: the model holds its zeros; train it on, or save it")
+        layers = self._checked()
+        exact = None
+        if self.budget is not None:
+            exact = self.budget.zeros(layers, self.budget.sparsity)
+            self.prepare(self._moving())
+            self._set_thresholds(self.budget.cutoffs(layers, self.budget.sparsity))
+        copies = {layer.name: self._output(layer, output) for layer in layers}
+        if exact is not None:
+            copies = {name: u.masked_fill(exact[name], 0) for name, u in copies.items()}
+        changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
+        write(layers, copies, self._model, recalibrate)
+        self.fix_support(exact or {name: u == 0 for name, u in copies.items()})
+        self.memory.clear()
+        self._finalized = True
+        if self.budget is not None and self.step < self.budget.steps:
+            warnings.warn(
+                f"finalized at step {self.step} of {self.budget.steps}, in the phase {self.phase!r}: the sparsity is"
+                " met, but the weights were not trained for it to the end; train on, or give the budget the real number of"
+                " steps",
+                stacklevel=2,
+            )
+        if changed and recalibrate is None:
+            warn_if_stale(self._model)
+
+    @torch.no_grad()
+    def statistics(self) -> Statistics:
+        """Return sparsity, gap, λ and threshold of each layer, for the sparse copy at the present w."""
+        everything = None if self._model is None else list(self._model.parameters())
+        return measure(self._checked(), self._copy, self.prox_step, everything)
+
+    @torch.no_grad()
+    def _copy(self, layer: Layer) -> Tensor:
+        return self.sparse(layer) if self._support is None else layer.w.detach().clone()
+
+    def _output(self, layer: Layer, output: Output) -> Tensor:
+        if output not in ("u", "masked"):
+            raise ValueError(f"unknown output {output!r}; choose from u, masked")
+        u = self._copy(layer)
+        return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
+
+    def _checked(self) -> list[Layer]:
+        """Return the held layers, after making sure that they hold numbers."""
+        if not self.held:
+            raise RuntimeError("not attached yet: call attach(optimizer) first")
+        for layer in self.held:
+            require_finite(layer)
+        return self.held
+
+    # The state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name."""
+        return {
+            **state.header(self.name, self.layers),
+            "step": self.step,
+            "finalized": self._finalized,
+            "support": dict(self._awaiting or {}) if self._support is None else self._support.packed(),
+            "memory": {kind: {k: v.clone() for k, v in kept.items()} for kind, kept in self.memory.items()},
+        }
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Take the state of an object of the same method and model, before or after attaching."""
+        state.check(saved, self.name, self.layers)
+        state.restore(saved, self.layers)
+        by_name = {layer.name: layer.w for layer in self.layers}
+        self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])
+        self.memory = {
+            kind: {name: torch.empty_like(by_name[name]).copy_(v) for name, v in kept.items()}
+            for kind, kept in saved["memory"].items()
+        }
+        if self._support is not None:
+            self._support.remove()
+            self._support = None
+        self._awaiting = dict(saved["support"]) or None
+        self._fix_awaiting()
+
+    def _count_multiplications(self, example_input: Tensor | tuple[Any, ...] | None) -> None:
+        if self._model is None or example_input is None:
+            raise ValueError(
+                "a budget by flops needs the module and example_input=, a batch to count multiplications on"
+            )
+        counts = multiplications(self._model, example_input)
+        for layer in self.layers:
+            if not counts.get(layer.name):
+                raise ValueError(
+                    f"the forward pass over example_input does not use {layer.name!r} in a layer whose multiplications"
+                    " can be counted; exclude it, or use by='weights'"
+                )
+            layer.multiplications = counts[layer.name]

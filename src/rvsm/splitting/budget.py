@@ -1,0 +1,166 @@
+"""A target sparsity, in three phases: ramp, hold, heal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+
+from rvsm.splitting.layers import Layer, require_finite
+from rvsm.splitting.selection import Candidates, smallest, together
+
+Phase = Literal["ramp", "hold", "heal"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many zeros there shall be at the end, and on which path.
+
+    *Ramp*: the threshold follows the quantile of the weights' magnitudes along s(t) = S·(1 − (1 − t/T)³), and λ follows
+    the threshold. *Hold*: λ is fixed; only here is the Lagrangian comparable between steps. *Heal*: the support is
+    fixed at exactly the target, the pull is off, and the survivors train on. Training past ``steps`` stays in the last
+    phase.
+
+    Args:
+        sparsity: the share of zeros over the sparsified weights, in [0, 1).
+        steps: the number of optimizer steps of the whole training.
+        ramp: the share of the steps in which the sparsity rises.
+        heal: the share of the steps, at the end, in which the support is fixed.
+        scope: "global" for one threshold over all layers, "layer" for the same sparsity in each.
+        by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``).
+        normalize: compare weights of different layers after division by their layer's standard deviation.
+        floor: the share of its largest groups that every layer keeps at least; one group is always kept.
+        every: steps between two looks at the quantile; a hundredth of the ramp by default.
+
+    >>> budget = Budget(sparsity=0.9, steps=100)
+    >>> [budget.phase(step) for step in (0, 50, 70, 1000)]
+    ['ramp', 'hold', 'heal', 'heal']
+    >>> [round(budget.target(step), 3) for step in (0, 25, 50)]
+    [0.0, 0.787, 0.9]
+
+    """
+
+    sparsity: float
+    steps: int
+    ramp: float = 0.5
+    heal: float = 0.3
+    scope: Literal["global", "layer"] = "global"
+    by: Literal["weights", "flops"] = "weights"
+    normalize: bool = False
+    floor: float = 0.005
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sparsity < 1:
+            hint = f"; for {self.sparsity:g} % write {self.sparsity / 100:g}" if 1 < self.sparsity < 100 else ""
+            raise ValueError(f"sparsity must be in [0, 1) but is {self.sparsity}{hint}")
+        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
+            raise ValueError(f"steps must be a whole number of optimizer steps ≥ 1 but is {self.steps!r}")
+        if not (self.ramp >= 0 and self.heal >= 0 and self.ramp + self.heal <= 1):
+            raise ValueError(f"ramp and heal must be ≥ 0 and add up to at most 1 but are {self.ramp} and {self.heal}")
+        if not 0 <= self.floor < 1:
+            raise ValueError(f"floor must be in [0, 1) but is {self.floor}")
+        if self.every is not None and self.every < 1:
+            raise ValueError(f"every must be at least 1 but is {self.every}")
+        for name, value, choices in (("scope", self.scope, ("global", "layer")), ("by", self.by, ("weights", "flops"))):
+            if value not in choices:
+                raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
+
+    @property
+    def ramp_steps(self) -> int:
+        """The number of steps of the ramp."""
+        return round(self.ramp * self.steps)
+
+    def phase(self, step: int) -> Phase:
+        """Return the phase in which a step (counted from 0) falls."""
+        if self.heal > 0 and step >= self.steps - round(self.heal * self.steps):
+            return "heal"
+        return "ramp" if step < self.ramp_steps else "hold"
+
+    def target(self, step: int) -> float:
+        """Return the sparsity that the threshold aims at."""
+        if step >= self.ramp_steps:
+            return self.sparsity
+        return self.sparsity * (1 - (1 - step / self.ramp_steps) ** 3)
+
+    def looks(self, step: int) -> bool:
+        """Return whether the threshold is set anew before a step."""
+        if step > self.ramp_steps:
+            return False
+        every = self.every or max(1, self.ramp_steps // 100)
+        return step == self.ramp_steps or step % every == 0
+
+    def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
+        """Return the threshold of each layer for which the share ``target`` of all is zero."""
+        candidates = [self._candidates(layer) for layer in layers]
+        counts = self._counts(layers, candidates, target)
+        return [
+            c.cutoff(count) * self._scale(layer) for layer, c, count in zip(layers, candidates, counts, strict=True)
+        ]
+
+    def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
+        """Return a mask of the weights of each layer that are to be zero, counted exactly."""
+        counts = self._counts(layers, [self._candidates(layer) for layer in layers], target)
+        return {
+            layer.name: layer.spread(smallest(layer.magnitudes(layer.w.detach()), count))
+            for layer, count in zip(layers, counts, strict=True)
+        }
+
+    def check(self, layers: Sequence[Layer]) -> None:
+        """Raise if the target cannot be met while each layer keeps its floor."""
+        candidates = [self._candidates(layer) for layer in layers]
+        for layer, c in zip(layers, candidates, strict=True):
+            own = layer.sparsity if layer.sparsity is not None else self.sparsity if self.scope == "layer" else 0.0
+            feasible = c.cost_of(c.limit) / c.total
+            if c.count_for(own * c.total) > c.limit:
+                raise ValueError(
+                    f"sparsity {own} of {layer.name!r} is not feasible: with floor={self.floor} and at least one group"
+                    f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
+                )
+        pairs = list(zip(layers, candidates, strict=True))
+        total = sum(c.total for c in candidates)
+        least = sum(c.total * layer.sparsity for layer, c in pairs if layer.sparsity is not None)
+        most = least + sum(c.cost_of(c.limit) for layer, c in pairs if layer.sparsity is None)
+        granularity = max(c.cost_of(1) for c in candidates)
+        if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
+            raise ValueError(
+                f"sparsity {self.sparsity} is not feasible: with floor={self.floor}, at least one group kept in each"
+                f" layer and the overrides, it can be from {least / total:.6g} to {most / total:.6g};"
+                " change the sparsity, the floor or the overrides"
+            )
+
+    def _counts(self, layers: Sequence[Layer], candidates: Sequence[Candidates], target: float) -> list[int]:
+        """Return how many groups of each layer go for the sparsity ``target``, on the way to the budget's own.
+
+        Layers with a sparsity of their own follow the same ramp to it; the others make up the rest.
+        """
+        progress = target / self.sparsity if self.sparsity else 0.0
+        counts = [
+            c.count_for(progress * (self.sparsity if layer.sparsity is None else layer.sparsity) * c.total)
+            for layer, c in zip(layers, candidates, strict=True)
+        ]
+        free = [i for i, layer in enumerate(layers) if layer.sparsity is None] if self.scope == "global" else []
+        taken = sum(c.cost_of(counts[i]) for i, c in enumerate(candidates) if i not in free)
+        wanted = target * sum(c.total for c in candidates)
+        if free:
+            pool = [candidates[i] for i in free]
+            within = min(max(wanted - taken, 0.0), sum(c.cost_of(c.limit) for c in pool))
+            for i, count in zip(free, together(pool, within), strict=True):
+                counts[i] = count
+        return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)]
+
+    def _candidates(self, layer: Layer) -> Candidates:
+        """Return the groups of a layer by magnitude, with their cost."""
+        magnitudes = layer.magnitudes(layer.w.detach())
+        if self.normalize:
+            magnitudes = magnitudes / self._scale(layer)
+        cost = layer.group_sizes().double() * (layer.multiplications if self.by == "flops" else 1.0)
+        candidates = Candidates.of(magnitudes, cost, self.floor)
+        if not np.isfinite(candidates.magnitudes[-1]):  # NaN sorts last
+            require_finite(layer)
+        return candidates
+
+    def _scale(self, layer: Layer) -> float:
+        """Return what magnitudes of a layer are divided by before they are compared."""
+        return (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0

@@ -1,0 +1,42 @@
+"""Put other weights into a model: for the time of a block, or for good."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.recalibrate import Batches, buffers_kept, modes_kept, recalibrate
+
+
+def write(
+    layers: Sequence[Layer], copies: Mapping[str, Tensor], model: nn.Module | None, batches: Batches | None
+) -> None:
+    """Write copies into the layers, and estimate batch-norm statistics from the batches, if there are any."""
+    if batches is not None and model is None:
+        raise ValueError("recalibrate needs the network: construct the method with the module, not with parameters")
+    with torch.no_grad():
+        for layer in layers:
+            layer.w.copy_(copies[layer.name])
+    if batches is not None and model is not None:
+        recalibrate(model, batches)
+
+
+@contextmanager
+def written(
+    layers: Sequence[Layer], copies: Mapping[str, Tensor], model: nn.Module | None, batches: Batches | None
+) -> Iterator[None]:
+    """Do so for the time of a ``with`` block; then bring weights, buffers and modes back bit for bit."""
+    kept = [(layer.w, layer.w.detach().clone()) for layer in layers]
+    with ExitStack() as stack:
+        if model is not None:
+            stack.enter_context(modes_kept(model))
+            stack.enter_context(buffers_kept(model))
+        try:
+            write(layers, copies, model, batches)
+            yield
+        finally:
+            with torch.no_grad():
+                for w, value in kept:
+                    w.copy_(value)

@@ -1,0 +1,87 @@
+"""Call a method around the steps of an optimizer, through the optimizer's own hooks.
+
+Schedulers, parameter groups, checkpoints and user code go on seeing the real optimizer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import LBFGS, Optimizer
+
+
+class StepHooks:
+    """Calls ``before(optimizer)`` once the gradients are there, and ``after(optimizer)`` once the step is done."""
+
+    def __init__(
+        self, optimizer: Optimizer, before: Callable[[Optimizer], None], after: Callable[[Optimizer], None]
+    ) -> None:
+        self._before, self._after = before, after
+        self._skipped = False
+        self._handles = [
+            optimizer.register_step_pre_hook(self._pre),
+            optimizer.register_step_post_hook(self._post),
+        ]
+
+    def remove(self) -> None:
+        """Stop calling."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _pre(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._act(optimizer)
+            return None
+        wrapped = self._wrapped(closure, optimizer)
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": wrapped}
+        return (args[0], wrapped, *args[2:]), kwargs
+
+    def _wrapped(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
+        """Let a closure make the gradients before the method acts on them."""
+        evaluations = 0
+
+        def evaluate() -> Any:
+            nonlocal evaluations
+            evaluations += 1
+            if evaluations > 1:
+                raise RuntimeError(
+                    f"{type(optimizer).__name__} evaluates its closure more than once in a step, and a pull in between"
+                    " would change the function under it; use an optimizer that evaluates once, such as SGD or AdamW"
+                )
+            loss = closure()
+            self._act(optimizer)
+            return loss
+
+        return evaluate
+
+    @torch.no_grad()
+    def _act(self, optimizer: Optimizer) -> None:
+        # GradScaler calls a fused optimizer even when a gradient overflowed, and lets it skip the step by itself.
+        overflow = getattr(optimizer, "found_inf", None)
+        self._skipped = overflow is not None and bool(overflow)
+        if not self._skipped:
+            self._before(optimizer)
+
+    @torch.no_grad()
+    def _post(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not self._skipped:
+            self._after(optimizer)
+
+
+def require_usable(optimizer: object) -> None:
+    """Raise unless the object is an optimizer whose steps a method can follow."""
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"expected a torch.optim.Optimizer but got {type(optimizer).__name__}")
+    if isinstance(optimizer, LBFGS):
+        raise TypeError(
+            "LBFGS evaluates its closure several times in one step, and a pull in between would break its line search;"
+            " use an optimizer that evaluates once, such as SGD or AdamW"
+        )
+
+
+def gradient_scale(optimizer: Optimizer) -> float:
+    """Return the factor by which a GradScaler has multiplied the gradients that a fused optimizer will unscale."""
+    scale = getattr(optimizer, "grad_scale", None)
+    return 1.0 if scale is None else float(scale)

@@ -1,0 +1,141 @@
+"""Batch norm after the weights have changed.
+
+The running statistics of batch norm belong to the weights that made them. At the sparse copy u they are wrong, often by
+enough to hide most of its accuracy, and a few batches put them right.
+"""
+
+import random
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from rvsm.splitting.layers import unwrap
+
+Batches = Iterable[Any]
+"""Batches of inputs: tensors, or tuples that begin with the input, or dicts of keyword arguments."""
+
+
+def batch_norms(model: nn.Module) -> list[_BatchNorm]:
+    """Return the batch-norm modules that keep running statistics."""
+    return [m for m in model.modules() if isinstance(m, _BatchNorm) and m.track_running_stats]
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> None:
+    """Estimate the running statistics of all batch-norm modules anew, at the present weights.
+
+    Only batch norm works in training mode, so dropout and the like do not disturb; the statistics are the plain average
+    over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows.
+
+    Args:
+        model: the network.
+        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch.
+        examples: stop after this many; two thousand are enough.
+
+    >>> model = nn.BatchNorm1d(1)
+    >>> recalibrate(model, [torch.tensor([[1.0], [3.0]])])
+    >>> model.running_mean
+    tensor([2.])
+
+    """
+    norms = batch_norms(unwrap(model))
+    if not norms:
+        return
+    if torch.is_tensor(batches):
+        batches = [batches]
+    device = next(iter(model.parameters())).device
+    momenta = [norm.momentum for norm in norms]
+    with modes_kept(model), random_state_kept(batches):
+        model.eval()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # None is torch's word for the cumulative average
+            norm.train()
+        try:
+            seen = 0
+            for batch in batches:
+                seen += _forward(model, batch, device)
+                if seen >= examples:
+                    break
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
+    if seen == 0:
+        raise ValueError(
+            "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
+        )
+
+
+def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:
+    """Run one batch and return how many examples it had."""
+    if isinstance(batch, dict):
+        inputs = {key: _to(value, device) for key, value in batch.items()}
+        model(**inputs)
+        first = next(iter(inputs.values()))
+    else:
+        first = _to(batch[0] if isinstance(batch, tuple | list) else batch, device)
+        model(first)
+    if not torch.is_tensor(first):
+        raise TypeError(f"recalibrate expects batches of tensors, (input, …) or dicts but got {type(batch).__name__}")
+    return int(first.shape[0])
+
+
+def _to(value: Any, device: torch.device) -> Any:
+    return value.to(device) if torch.is_tensor(value) else value
+
+
+@contextmanager
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """Bring every module's training or evaluation mode back on leaving."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def buffers_kept(model: nn.Module) -> Iterator[None]:
+    """Bring every buffer back, bit for bit, on leaving."""
+    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+
+
+@contextmanager
+def random_state_kept(batches: Batches) -> Iterator[None]:
+    """Bring back the global random states, and those of a data loader's own generators."""
+    owners = [batches, *(getattr(batches, name, None) for name in ("sampler", "batch_sampler"))]
+    owners.append(getattr(getattr(batches, "batch_sampler", None), "sampler", None))
+    found = (getattr(owner, "generator", None) for owner in owners)
+    generators = {id(g): (g, g.get_state()) for g in found if isinstance(g, torch.Generator)}
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        for generator, state in generators.values():
+            generator.set_state(state)
+
+
+def warn_if_stale(model: nn.Module | None) -> None:
+    """Warn that a model's batch-norm statistics belong to other weights."""
+    if model is not None and batch_norms(model):
+        warnings.warn(
+            "the batch-norm statistics still belong to the dense weights, and the sparse network may look much worse"
+            " than it is; pass recalibrate=loader",
+            stacklevel=3,
+        )

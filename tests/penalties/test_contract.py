@@ -1,0 +1,314 @@
+"""What every penalty of the registry must do; a new one is tested by being there."""
+
+import math
+import re
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, LHalf, LogSum, Penalty, TransformedL1
+
+every_penalty = pytest.mark.parametrize("cls", PENALTIES.values(), ids=PENALTIES)
+every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+thorough = settings(deadline=None, derandomize=True, max_examples=100)
+
+
+def log_uniform(low, high):
+    return st.floats(math.log(low), math.log(high)).map(math.exp)
+
+
+def accepts(cls, extras):
+    try:
+        cls(lam=1.0, **extras)
+    except ValueError:
+        return False
+    return True
+
+
+@st.composite
+def cases(draw, cls):
+    """A penalty and a step, often on or beside the point where the penalty changes its regime."""
+    extras = {f.name: st.just(f.default) | log_uniform(1e-2, 1e2) for f in fields(cls) if f.name != "lam"}
+    extras = draw(st.fixed_dictionaries(extras).filter(lambda values: accepts(cls, values)))
+    beside = st.sampled_from([1 - 1e-6, 1 - 1e-12, 1.0, 1 + 1e-12, 1 + 1e-6])
+    steps = [x for e in extras.values() for x in (e - 1, e, e + 1) if 1e-3 <= x <= 200]
+    special = st.builds(float.__mul__, st.sampled_from(steps), beside) if steps else st.nothing()
+    step = draw(log_uniform(1e-3, 200) | special)
+    penalty = cls(lam=draw(log_uniform(1e-3, 200)), **extras)
+    if extras and draw(st.booleans()):
+        t = draw(st.sampled_from([x for e in extras.values() for x in (e / 2, e)])) * draw(beside)
+        penalty = penalty.with_threshold(t, step)
+    return penalty, step
+
+
+def weights(penalty, step):
+    """Magnitudes all around the threshold, and others very close to it and to where a formula may change."""
+    t, lam = penalty.threshold(step), penalty.lam
+    knees = [t, lam, lam * step, lam * (1 + step)]
+    for f in fields(penalty):
+        e = getattr(penalty, f.name)
+        knees += [e / 2, e, e * lam, lam * (e + 1 + step) / 2]
+    near = 10.0 ** torch.arange(-15, -1, 2, dtype=torch.float64)
+    around = torch.cat([1 - near, torch.ones(1, dtype=torch.float64), 1 + near])
+    far = torch.cat([torch.logspace(-2, 2, 50), torch.linspace(0.5, 3, 50)]).double()
+    return torch.cat([t * far, torch.outer(torch.tensor(knees, dtype=torch.float64), around).flatten()])
+
+
+def objective(penalty, u, w, step):
+    entrywise = torch.vmap(penalty.value)(u.flatten()).view_as(u)
+    return entrywise + (u - w) ** 2 / (2 * step)
+
+
+@every_penalty
+@given(data=st.data())
+@thorough
+def test_prox_beats_every_candidate(cls, data):
+    penalty, step = data.draw(cases(cls))
+    w = weights(penalty, step)
+    u = penalty.prox(w, step)
+    w, u = w[:, None], u[:, None]
+    linear = w * torch.linspace(0, 1, 201, dtype=w.dtype)
+    geometric = w * torch.logspace(-12, 0, 49, dtype=w.dtype)
+    apart = torch.logspace(-9, -0.5, 18, dtype=w.dtype)
+    candidates = torch.cat([linear, geometric, u * (1 + apart), u * (1 - apart)], dim=1)
+    reached, best = objective(penalty, u, w, step), objective(penalty, candidates, w, step).amin(1, keepdim=True)
+    rounding = 1e-14 * (w**2 / (2 * step) + objective(penalty, w, w, step))
+    worse = reached - best - rounding
+    assert worse.max() <= 0, f"{penalty}, step {step}: w = {w[worse.argmax()]}, prox = {u[worse.argmax()]}"
+
+
+@every_penalty
+@every_dtype
+@given(data=st.data())
+@thorough
+def test_threshold_is_where_zero_ends(cls, dtype, data):
+    penalty, step = data.draw(cases(cls))
+    t = penalty.threshold(step)
+    assert isinstance(t, float)
+    at = torch.tensor(t, dtype=dtype)
+    if at.double() > t:
+        at = at.nextafter(torch.zeros((), dtype=dtype))
+    below = at.nextafter(torch.zeros((), dtype=dtype))
+    # One unit above the threshold, what is left of a continuous penalty may round to zero.
+    above = torch.tensor(t * (1 + max(1e-9, 8 * torch.finfo(dtype).eps)), dtype=dtype)
+    assert penalty.prox(at, step) == 0
+    assert penalty.prox(below, step) == 0
+    assert penalty.prox(above, step) > 0
+
+
+@pytest.mark.parametrize(
+    ("penalty", "step", "t", "jump"),
+    [
+        (L0(lam=2.0), 1.0, 2.0, 2.0),
+        (L1(lam=2.0), 1.0, 2.0, 0.0),
+        (TransformedL1(lam=4.0, a=1.0), 1.0, 3.5, 3.0),
+        (TransformedL1(lam=0.125, a=1.0), 1.0, 0.25, 0.0),
+        (MCP(lam=1.0, gamma=2.0), 1.0, 1.0, 0.0),
+        (MCP(lam=1.0, gamma=1.0), 4.0, 2.0, 2.0),
+        (SCAD(lam=1.0, a=3.0), 1.0, 1.0, 0.0),
+        (SCAD(lam=1.0, a=3.0), 3.0, 3.0, 0.0),
+        (SCAD(lam=1.0, a=3.0), 16.0, 8.0, 8.0),
+        (LHalf(lam=8.0), 1.0, 6.0, 4.0),
+        (LogSum(lam=0.25, eps=1.0), 2.0, 0.5, 0.0),
+    ],
+    ids=repr,
+)
+@every_dtype
+def test_ties_give_zero(penalty, step, t, jump, dtype):
+    assert penalty.threshold(step) == t
+    assert penalty.prox(torch.tensor([t, -t], dtype=dtype), step).tolist() == [0, 0]
+    above = torch.tensor(t * (1 + 4 * torch.finfo(dtype).eps), dtype=dtype)
+    torch.testing.assert_close(
+        penalty.prox(above, step).item(), jump, rtol=0, atol=t * 40 * torch.finfo(dtype).eps, check_dtype=False
+    )
+
+
+@every_penalty
+@every_dtype
+@given(data=st.data())
+@thorough
+def test_prox_is_odd_and_shrinks(cls, dtype, data):
+    penalty, step = data.draw(cases(cls))
+    w = weights(penalty, step).to(dtype)
+    u = penalty.prox(w, step)
+    assert torch.equal(penalty.prox(-w, step), -u)
+    ratio = u.double() / w.double()
+    assert ratio.min() >= 0
+    assert ratio.max() <= 1 + 4 * torch.finfo(dtype).eps
+
+
+@every_penalty
+@given(data=st.data())
+@thorough
+def test_small_steps_do_nothing(cls, data):
+    penalty, _ = data.draw(cases(cls))
+    penalty = replace(penalty, lam=data.draw(log_uniform(1e-3, 200)))
+    w = torch.logspace(-3, 3, 61, dtype=torch.float64)
+    torch.testing.assert_close(penalty.prox(w, 1e-22), w, rtol=1e-12, atol=0)
+
+
+@every_penalty
+@every_dtype
+@given(data=st.data())
+@thorough
+def test_extreme_weights_stay_finite(cls, dtype, data):
+    penalty, step = data.draw(cases(cls))
+    largest, smallest = torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
+    magnitudes = [0.0, smallest / 4, smallest, 1e-30, 1e-8, 1.0, 1e8, 1e30, largest / 2]
+    w = torch.tensor([sign * m for m in magnitudes for sign in (1, -1)], dtype=dtype)
+    u = penalty.prox(w, step)
+    assert u.isfinite().all(), dict(zip(w.tolist(), u.tolist(), strict=True))
+    assert (u[w == 0] == 0).all()
+    torch.testing.assert_close(u[w.abs() >= 1e30], w[w.abs() >= 1e30])
+    w[3] = torch.nan
+    assert penalty.prox(w, step).isnan().tolist() == w.isnan().tolist()
+
+
+@every_penalty
+@every_dtype
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 3, 3, 3)], ids=str)
+def test_shape_dtype_and_input_are_kept(cls, dtype, shape):
+    penalty = cls(lam=0.1)
+    w = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    before = w.clone()
+    u = penalty.prox(w, step=1.0)
+    assert (u.shape, u.dtype, u.device) == (w.shape, w.dtype, w.device)
+    assert torch.equal(w, before)
+    if w.numel():
+        assert u.data_ptr() != w.data_ptr()
+    if w.numel():
+        # Vectorised and scalar kernels may differ in the last bit.
+        torch.testing.assert_close(u.flatten(), torch.stack([penalty.prox(entry, step=1.0) for entry in w.flatten()]))
+    value = penalty.value(w)
+    assert value.shape == ()
+    assert torch.equal(w, before)
+
+
+@every_penalty
+def test_device_is_kept(cls):
+    u = cls(lam=0.1).prox(torch.ones(2, 3, device="meta"), step=1.0)
+    assert u.device.type == "meta"
+
+
+@every_penalty
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda w: w.to(memory_format=torch.channels_last),
+        lambda w: w.transpose(0, 1),
+        lambda w: w[:, ::2],
+        lambda w: w[:1].expand(4, -1, -1, -1),
+    ],
+    ids=["channels_last", "transposed", "strided", "expanded"],
+)
+def test_memory_layout_does_not_matter(cls, view):
+    penalty = cls(lam=0.1)
+    w = view(torch.randn(4, 5, 3, 3, generator=torch.Generator().manual_seed(0)))
+    u = penalty.prox(w, step=1.0)
+    torch.testing.assert_close(u, penalty.prox(w.contiguous(), step=1.0))
+    if w.is_contiguous(memory_format=torch.channels_last):
+        assert u.is_contiguous(memory_format=torch.channels_last)
+
+
+@every_penalty
+@given(data=st.data())
+@thorough
+def test_with_threshold_inverts_threshold(cls, data):
+    penalty, step = data.draw(cases(cls))
+    turning = [x for f in fields(cls) if f.name != "lam" for x in (getattr(penalty, f.name) / 2, getattr(penalty, f.name))]
+    t = data.draw(log_uniform(1e-6, 1e2) | (st.sampled_from(turning) if turning else st.nothing()))
+    fitted = penalty.with_threshold(t, step)
+    assert fitted == replace(penalty, lam=fitted.lam)
+    assert abs(fitted.threshold(step) - t) <= 8 * math.ulp(t)
+
+
+@every_penalty
+@every_dtype
+@given(data=st.data())
+@thorough
+def test_survivors_are_stationary(cls, dtype, data):
+    penalty, step = data.draw(cases(cls))
+    w = weights(penalty, step).to(dtype)
+    u = penalty.prox(w, step)
+    w, u = w[u != 0].double(), u[u != 0].double()
+    # Autograd counts both sides of a kink, as SCAD has at lam, so the slope is taken on either side of u.
+    beside = u * torch.tensor([[1 - 1e-15], [1 + 1e-15]], dtype=torch.float64)
+    beside.requires_grad_()
+    value = penalty.value(beside)
+    slope = torch.autograd.grad(value, beside)[0] if value.requires_grad else torch.zeros_like(beside)
+    residual = (u - w + step * slope).abs().amin(0)
+    # The survivor's own rounding, and a few of float32 (float64) relative to w for the arithmetic.
+    rounding = torch.finfo(dtype).eps * u + 16 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * w
+    wrong = residual > rounding
+    assert not wrong.any(), f"{penalty}, step {step}: {w[wrong]}, {u[wrong]}, {(residual / rounding)[wrong]}"
+
+
+@every_penalty
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@given(data=st.data())
+@thorough
+def test_short_types_agree_with_float64(cls, dtype, data):
+    penalty, step = data.draw(cases(cls))
+    w = weights(penalty, step).to(dtype).double()
+    u = penalty.prox(w.to(dtype), step)
+    # The operator is monotone. So a result that is exact for a weight a few float32 roundings away, which is all that
+    # arithmetic in float32 can promise at a jump or a steep slope, lies between the exact results at the two ends.
+    slack = 16 * torch.finfo(torch.float32).eps
+    low = (penalty.prox(w * (1 - slack), step) - slack * w).to(dtype)
+    high = (penalty.prox(w * (1 + slack), step) + slack * w).to(dtype)
+    outside = (u < low) | (u > high)
+    assert not outside.any(), f"{penalty}, step {step}: w = {w[outside]}, {low[outside]} {u[outside]} {high[outside]}"
+
+
+@every_penalty
+@given(data=st.data())
+@thorough
+def test_value_is_a_sum_of_increasing_even_costs(cls, data):
+    penalty, step = data.draw(cases(cls))
+    u = torch.cat([torch.zeros(1, dtype=torch.float64), weights(penalty, step).sort().values])
+    costs = torch.vmap(penalty.value)(u)
+    assert costs[0] == 0
+    assert costs[1] > 0
+    assert (costs.diff() >= -1e-15 * costs[1:]).all()
+    assert torch.equal(torch.vmap(penalty.value)(-u), costs)
+    torch.testing.assert_close(penalty.value(u), costs.sum())
+
+
+def parameters(cls):
+    return [field.name for field in fields(cls)]
+
+
+every_parameter = pytest.mark.parametrize(
+    ("cls", "name"),
+    [(cls, name) for cls in PENALTIES.values() for name in parameters(cls)],
+    ids=[f"{key}-{name}" for key, cls in PENALTIES.items() for name in parameters(cls)],
+)
+
+
+@every_parameter
+@pytest.mark.parametrize("bad", [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf])
+def test_values_that_make_no_sense_are_refused(cls, name, bad):
+    with pytest.raises(ValueError, match=rf"^{name} must be .* but is {re.escape(str(bad))}\b"):
+        cls(**{"lam": 1.0, name: bad})
+
+
+@every_parameter
+@pytest.mark.parametrize("bad", ["0.1", None, True])
+def test_what_is_no_number_is_refused(cls, name, bad):
+    with pytest.raises(TypeError, match=rf"^{name} must be a number .* but is {bad!r}"):
+        cls(**{"lam": 1.0, name: bad})
+
+
+def test_scad_needs_a_above_two():
+    with pytest.raises(ValueError, match=r"^a must be > 2 .* but is 2\.0"):
+        SCAD(lam=1.0, a=2.0)
+
+
+@every_penalty
+def test_registry_holds_penalties(cls):
+    assert issubclass(cls, Penalty)
+    with pytest.raises(AttributeError):
+        cls(lam=1.0).lam = 2.0
