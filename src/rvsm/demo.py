@@ -53,7 +53,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def run(recipe: Recipe, data: Split, *, seed: int, tick: Callable[[], None]) -> tuple[float, float, float, float]:
-    """Train one network; return the accuracy of w and of u, and the sparsity over the sparsified and over all weights."""
+    """Train one network; return the accuracy of w and of u, the sparsity of what was sparsified and that of all."""
     torch.manual_seed(seed)
     model = convnet()
     steps = EPOCHS * len(list(_batches(data, seed)))
@@ -89,8 +89,8 @@ def demo(console: Console, *, seed: int = 0) -> list[Row]:
             rows.append(Row(name, *run(recipe, data, seed=seed, tick=lambda: progress.advance(task))))
     console.print(table(rows))
     console.print(
-        f"{len(data.test_labels)} test images, one run with seed {seed}: differences of half a point are chance. The accuracy of w"
-        " is that of the dense weights at the end of training, the accuracy of u that of the sparse network."
+        f"{len(data.test_labels)} test images, one run with seed {seed}: differences of half a point are chance. The"
+        " accuracy of w is that of the dense weights at the end of training, the accuracy of u that of the sparse network."
     )
     return rows
 

@@ -230,8 +230,8 @@ class Method(ABC):
     ) -> AbstractContextManager[None]:
         """Put the sparse copy into the model for the time of a ``with`` block.
 
-        On leaving, also by an exception, the weights, all buffers and all modes come back bit for bit; training goes on
-        as if nothing had been evaluated.
+        On leaving, also by an exception, the weights, all buffers, all modes and the random states come back bit for
+        bit; training goes on as if nothing had been evaluated.
 
         Args:
             output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
@@ -271,8 +271,8 @@ class Method(ABC):
         if self.budget is not None and self.step < self.budget.steps:
             warnings.warn(
                 f"finalized at step {self.step} of {self.budget.steps}, in the phase {self.phase!r}: the sparsity is"
-                " met, but the weights were not trained for it to the end; train on, or give the budget the real number of"
-                " steps",
+                " met, but the weights were not trained for it to the end; train on, or give the budget the real number"
+                " of steps",
                 stacklevel=2,
             )
         if changed and recalibrate is None:

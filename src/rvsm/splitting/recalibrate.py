@@ -114,7 +114,7 @@ def buffers_kept(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def random_state_kept(batches: Batches) -> Iterator[None]:
+def random_state_kept(batches: Batches | None) -> Iterator[None]:
     """Bring back the global random states, and those of a data loader's own generators."""
     owners = [batches, *(getattr(batches, name, None) for name in ("sampler", "batch_sampler"))]
     owners.append(getattr(getattr(batches, "batch_sampler", None), "sampler", None))

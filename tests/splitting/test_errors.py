@@ -1,0 +1,206 @@
+"""Bad input: a sentence that says what was expected, what came, and what to do; and nothing half done."""
+
+import copy
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import rvsm
+from rvsm.splitting import METHODS
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+
+
+L0 = rvsm.L0(lam=1e-3)
+CONSTRUCTION = {
+    "beta must be > 0 and finite but is -0.1": lambda m: rvsm.RVSM(m, L0, beta=-0.1),
+    "beta must be > 0 and finite but is 0": lambda m: rvsm.RVSM(m, L0, beta=0),
+    "rho must be > 0 and finite but is 0": lambda m: rvsm.ADMM(m, L0, rho=0),
+    "lam must be > 0 and finite but is -1": lambda m: rvsm.L0(lam=-1),
+    "a must be > 0 and finite but is 0": lambda m: rvsm.TransformedL1(lam=1, a=0),
+    "sparsity must be in [0, 1) but is 1.0": lambda m: rvsm.RVSM(m, "l0", sparsity=1.0, steps=10),
+    "for 95 % write 0.95": lambda m: rvsm.RVSM(m, "l0", sparsity=95, steps=10),
+    "sparsity must be in [0, 1) but is -0.1": lambda m: rvsm.Magnitude(m, sparsity=-0.1, steps=10),
+    "sparsity must be in [0, 1) but is 2": lambda m: rvsm.ADMM(m, rho=1.0, sparsity=2),
+    "unknown penalty 'l3'; choose from l0, l1, tl1": lambda m: rvsm.RVSM(m, "l3", sparsity=0.5, steps=10),
+    "unknown groups 'rows'; choose from element, filter": lambda m: rvsm.RVSM(m, L0, beta=1.0, groups="rows"),
+    "unknown order 'prooof'; choose from proof, printed": lambda m: rvsm.RVSM(m, L0, beta=1.0, order="prooof"),
+    "penalty 'l0' needs a λ here: write rvsm.L0(lam=...)": lambda m: rvsm.RVSM(m, "l0", beta=1.0),
+    "penalty 'l1' needs a λ here: write rvsm.L1(lam=...)": lambda m: rvsm.ProxSGD(m, "l1"),
+    "beta is missing for '0.weight'": lambda m: rvsm.RVSM(m, L0),
+    "sparsity= needs steps=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5),
+    "steps= belongs to a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, steps=10),
+    "give either budget= or sparsity=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5, budget=rvsm.Budget(0.5, 10)),
+    "pull= sets β for a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, pull=3.0),
+    "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
+    "interval must be a whole number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
+    "magnitude pruning needs sparsity=": lambda m: rvsm.Magnitude(m),
+    "steps must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 2.5),
+    "ramp and heal must be ≥ 0 and add up": lambda m: rvsm.Budget(0.5, 10, ramp=0.8, heal=0.3),
+    "floor must be in [0, 1) but is 1": lambda m: rvsm.Budget(0.5, 10, floor=1),
+    "unknown scope 'Global'; choose from global, layer": lambda m: rvsm.Budget(0.5, 10, scope="Global"),
+    "include: 'conv*' matches no weight; the parameters are 0.weight": lambda m: rvsm.RVSM(
+        m, L0, beta=1.0, include=["conv*"]
+    ),
+    "exclude: 'fc' matches no weight": lambda m: rvsm.RVSM(m, L0, beta=1.0, exclude=["fc"]),
+    "include must be a list of patterns but is the string '0.*'": lambda m: rvsm.RVSM(m, L0, beta=1.0, include="0.*"),
+    "overrides: 'fc*' matches no sparsified weight": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"fc*": {}}),
+    "overrides: unknown option 'betta'": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"0.*": {"betta": 1}}),
+    "found no weights to sparsify": lambda m: rvsm.RVSM(nn.BatchNorm1d(3), L0, beta=1.0),
+    "expected a torch.nn.Module or an iterable of (name, parameter)": lambda m: rvsm.RVSM(m.parameters(), L0, beta=1.0),
+    "expected a torch.nn.Module or an iterable of (name, parameter) but got int": lambda m: rvsm.RVSM(3, L0, beta=1.0),
+    "penalty must be an object such as rvsm.L0(lam=1e-6), or a name, but is 0.1": lambda m: rvsm.RVSM(m, 0.1, beta=1.0),
+    "a budget by flops needs the module and example_input=": lambda m: rvsm.RVSM(
+        m, "l0", budget=rvsm.Budget(0.5, 10, by="flops")
+    ),
+    "groups by filter need a tensor of at least 2 dimensions": lambda m: rvsm.RVSM(
+        m, L0, beta=1.0, include=["0.bias"], groups="filter"
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", CONSTRUCTION)
+def test_construction(sentence: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=re.escape(sentence)):
+        CONSTRUCTION[sentence](network())
+
+
+def test_an_unknown_public_name() -> None:
+    with pytest.raises(AttributeError, match="module 'rvsm' has no attribute 'L3'; it has ADMM"):
+        rvsm.L3  # noqa: B018
+
+
+def unharmed(model: nn.Module, optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether a step is that of the bare optimizer: nothing is left half attached."""
+    before = copy.deepcopy(model.state_dict())
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    return all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_attaching_to_what_is_not_possible() -> None:
+    model = network()
+    method = rvsm.RVSM(model, L0, beta=0.1)
+    with pytest.raises(TypeError, match="LBFGS evaluates its closure several times"):
+        method.attach(torch.optim.LBFGS(model.parameters()))
+    with pytest.raises(TypeError, match=r"expected a torch\.optim\.Optimizer but got Sequential"):
+        method.attach(model)
+    with pytest.raises(ValueError, match="the optimizer trains none of the weights"):
+        method.attach(torch.optim.SGD(network().parameters(), lr=0.1))
+    with pytest.raises(RuntimeError, match=r"not attached yet: call attach\(optimizer\) first"):
+        method.finalize()
+    with pytest.raises(RuntimeError, match="not attached yet"):
+        method.sparse_weights()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    assert unharmed(model, optimizer)
+    method.attach(optimizer)
+    with pytest.raises(RuntimeError, match="already attached to an optimizer"):
+        method.attach(optimizer)
+    with pytest.raises(RuntimeError, match=r"already has a rvsm attached that acts on '0\.weight'"):
+        rvsm.ADMM(model, L0, rho=0.1).attach(optimizer)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_types_are_refused(dtype: torch.dtype) -> None:
+    model = network().to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=r"'0\.weight' is b?float16.*keep the weights in float32"):
+        rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    assert unharmed(model, optimizer)
+
+
+@pytest.mark.parametrize("make", [lambda m: rvsm.RVSM(m, L0, beta=10.0), lambda m: rvsm.ADMM(m, L0, rho=10.0)])
+def test_a_pull_that_overshoots_moves_nothing(make) -> None:
+    model = network()
+    optimizer = torch.optim.SGD(
+        [{"params": model[0].parameters(), "lr": 0.01}, {"params": model[4].parameters()}], lr=0.1
+    )
+    make(model).attach(optimizer)
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"must be < 1 but is 0\.1 × 10 = 1 for '4\.weight'"):
+        optimizer.step()
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_a_target_that_the_floor_forbids() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    budget = rvsm.Budget(0.9, 10, floor=0.2)
+    with pytest.raises(ValueError, match=r"sparsity 0\.9 is not feasible: with floor=0\.2.*to 0\.79\d+"):
+        rvsm.RVSM(model, "l0", budget=budget).attach(optimizer)
+    assert unharmed(model, optimizer)
+
+
+def test_too_few_steps_or_no_learning_rate_for_a_pull() -> None:
+    for lr, steps, sentence in ((0.1, 5, "needs more than 6 steps"), (0.0, 50, "the learning rate is 0")):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        rvsm.RVSM(model, "l0", sparsity=0.5, steps=steps).attach(optimizer)
+        for p in model.parameters():
+            p.grad = torch.ones_like(p)
+        with pytest.raises(ValueError, match=sentence):
+            optimizer.step()
+
+
+def test_weights_that_are_not_finite() -> None:
+    for bad in (torch.nan, torch.inf):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        method = rvsm.RVSM(model, "l0", sparsity=0.5, steps=50).attach(optimizer)
+        with torch.no_grad():
+            model[4].weight[1, 2] = bad
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        for act in (optimizer.step, method.sparse_weights, method.finalize, method.statistics):
+            with pytest.raises(RuntimeError, match=r"the weights of '4\.weight' are not finite"):
+                act()
+
+
+def test_finalizing_twice_and_unknown_outputs() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    with pytest.raises(ValueError, match="unknown output 'w'; choose from u, masked"):
+        method.finalize(output="w")
+    method.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+    with pytest.raises(RuntimeError, match="already finalized"):
+        method.finalize()
+
+
+def make(name: str, model: nn.Module):
+    options = {
+        "rvsm": {"penalty": L0, "beta": 0.1},
+        "admm": {"penalty": L0, "rho": 0.1},
+        "proxsgd": {"penalty": L0},
+        "magnitude": {"sparsity": 0.5, "steps": 10},
+    }
+    return METHODS[name](model, **options[name])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_states_of_something_else(name: str) -> None:
+    model = network()
+    method = make(name, model)
+    state = method.state_dict()
+    other = next(n for n in METHODS if n != name)
+    with pytest.raises(ValueError, match=f"expected the state of a method '{name}' but got that of '{other}'"):
+        method.load_state_dict(make(other, model).state_dict())
+    with pytest.raises(ValueError, match=r"missing 4\.weight; unexpected 1\.weight"):
+        method.load_state_dict(make(name, nn.Sequential(nn.Conv2d(1, 8, 3), nn.Linear(128, 4))).state_dict())
+    wider = nn.Sequential(nn.Conv2d(1, 9, 3), *list(network())[1:])
+    with pytest.raises(ValueError, match=r"'0\.weight' has shape \[9, 1, 3, 3\] but the model's has \[8, 1, 3, 3\]"):
+        method.load_state_dict(make(name, wider).state_dict())
+    with pytest.raises(ValueError, match=r"expected the state_dict\(\) of a"):
+        method.load_state_dict(model.state_dict())
+    with pytest.raises(ValueError, match="format 1 but got 2"):
+        method.load_state_dict({**state, "format": 2})
+    with pytest.raises(ValueError, match="does not have one bit for each of its weights"):
+        method.load_state_dict({**state, "support": {"0.weight": torch.zeros(1, dtype=torch.uint8)}})
+    assert method.state_dict() == state, "a refused state changes nothing"

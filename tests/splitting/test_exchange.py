@@ -1,0 +1,138 @@
+"""The sparse copy in the model for the time of a block."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rvsm
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(5)
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(), nn.Linear(128, 4)
+    )
+
+
+def batch(t: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(t)
+    return torch.randn(16, 1, 6, 6, generator=generator), torch.randint(4, (16,), generator=generator)
+
+
+def attached(**options: object) -> tuple[nn.Module, torch.optim.Optimizer, rvsm.RVSM]:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    defaults = {"penalty": rvsm.L1(lam=5e-3), "beta": 0.2}
+    return model, optimizer, rvsm.RVSM(model, **(options or defaults)).attach(optimizer)
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, t: int) -> None:
+    x, y = batch(t)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+def modes(model: nn.Module) -> list[bool]:
+    return [module.training for module in model.modules()]
+
+
+def test_the_model_is_at_u_and_comes_back() -> None:
+    model, optimizer, method = attached()
+    for t in range(3):
+        train(model, optimizer, t)
+    model[3].eval()
+    before, modes_before = copy.deepcopy(model.state_dict()), modes(model)
+    gradients = [p.grad.clone() for p in model.parameters()]
+    u = rvsm.L1(lam=5e-3).prox(model[0].weight.detach(), 5.0)
+    with method.sparse_weights(recalibrate=[batch(9)]):
+        assert torch.equal(model[0].weight, u)
+        assert (model[0].weight == 0).any()
+        assert not torch.equal(model[1].running_mean, before["1.running_mean"])
+        assert modes(model) == modes_before
+        assert torch.is_grad_enabled()
+        model.eval()
+        model.train()
+        model(batch(10)[0])
+    assert modes(model) == modes_before
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, before[name]), name
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        assert torch.equal(p.grad, gradient)
+
+
+def test_masked_output_has_no_shrinkage() -> None:
+    model, optimizer, method = attached()
+    train(model, optimizer, 0)
+    w = model[0].weight.detach().clone()
+    with method.sparse_weights(output="masked"):
+        kept = model[0].weight != 0
+        assert 0 < int(kept.sum()) < kept.numel()
+        assert torch.equal(model[0].weight[kept], w[kept])
+
+
+def test_everything_comes_back_when_the_body_raises() -> None:
+    model, optimizer, method = attached()
+    train(model, optimizer, 0)
+    before, modes_before = copy.deepcopy(model.state_dict()), modes(model)
+    with pytest.raises(ZeroDivisionError), method.sparse_weights(recalibrate=[batch(1)]):
+        model.eval()
+        1 / 0  # noqa: B018
+    with pytest.raises(ValueError, match="no batch"), method.sparse_weights(recalibrate=[]):
+        pass
+    assert modes(model) == modes_before
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": rvsm.L0(lam=1e-3), "beta": 0.2},
+        {"penalty": rvsm.L0(lam=1e-3), "beta": 0.2, "order": "printed"},
+        {"penalty": "tl1", "sparsity": 0.9, "steps": 20},
+    ],
+    ids=["proof", "printed", "budget"],
+)
+def test_evaluating_every_step_or_never_gives_the_same_training(options: dict) -> None:
+    ends = []
+    for evaluate in (False, True):
+        model, optimizer, method = attached(**options)
+        loader = torch.utils.data.DataLoader(torch.randn(64, 1, 6, 6), batch_size=16, shuffle=True)
+        torch.manual_seed(7)  # dropout and the loader draw from the global generator
+        for t in range(20):
+            train(model, optimizer, t)
+            if evaluate:
+                with method.sparse_weights(recalibrate=loader), torch.no_grad():
+                    model(batch(t)[0])
+                method.statistics()
+        method.finalize(recalibrate=loader)
+        ends.append(model.state_dict())
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_finalize_warns_of_stale_batch_norm_only_where_it_is_stale() -> None:
+    model, optimizer, method = attached()
+    train(model, optimizer, 0)
+    with pytest.warns(UserWarning, match="batch-norm statistics still belong"):
+        method.finalize()
+    model, optimizer, method = attached(penalty="l0", sparsity=0.5, steps=20)
+    for t in range(20):
+        train(model, optimizer, t)
+    method.finalize()  # healed: the statistics belong to the sparse weights; a warning would be an error here
+
+
+def test_parameters_without_a_module() -> None:
+    w = nn.Parameter(torch.tensor([3.0, 0.1]))
+    w.grad = torch.zeros_like(w)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    method = rvsm.RVSM([("w", w)], rvsm.L0(lam=1.0), beta=1.0).attach(optimizer)
+    with method.sparse_weights():
+        assert w.tolist() == [3.0, 0.0]
+    assert w[1] == torch.tensor(0.1)
+    with pytest.raises(ValueError, match="recalibrate needs the network"):
+        method.finalize(recalibrate=[torch.ones(1, 2)])
+    assert w[1] == torch.tensor(0.1), "a refused finalize changes nothing"
+    method.finalize()
+    assert w.tolist() == [3.0, 0.0]

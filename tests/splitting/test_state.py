@@ -1,0 +1,146 @@
+"""Save, load into a fresh object, go on: bit-identical to never having stopped."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rvsm
+from rvsm.splitting import METHODS, Method
+
+STEPS = 40
+MAKERS: dict[str, Callable[[nn.Module], Method]] = {
+    "rvsm": lambda m: rvsm.RVSM(m, rvsm.L0(lam=1e-3), beta=0.3),
+    "rvsm-printed": lambda m: rvsm.RVSM(m, rvsm.TransformedL1(lam=1e-3), beta=0.3, order="printed"),
+    "rvsm-budget": lambda m: rvsm.RVSM(m, "tl1", sparsity=0.9, steps=STEPS),
+    "rvsm-printed-budget": lambda m: rvsm.RVSM(m, "l1", sparsity=0.9, steps=STEPS, order="printed"),
+    "rvsm-filters": lambda m: rvsm.RVSM(m, "mcp", sparsity=0.5, steps=STEPS, groups="filter"),
+    "admm": lambda m: rvsm.ADMM(m, sparsity=0.7, rho=0.2, interval=3),
+    "admm-penalty": lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-3), rho=0.2),
+    "proxsgd": lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=1e-2)),
+    "magnitude": lambda m: rvsm.Magnitude(m, sparsity=0.9, steps=STEPS),
+}
+# A step in each phase of a budget (ramp 0–19, hold 20–27, heal 28–39), and the first of each.
+STOPS = [1, 7, 20, 24, 28, 33]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+
+
+def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-3)
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, t: int) -> None:
+    generator = torch.Generator().manual_seed(t)
+    x, y = torch.randn(16, 1, 6, 6, generator=generator), torch.randint(4, (16,), generator=generator)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+def through_a_file(state: Any) -> Any:
+    """Return what a safe load, which unpickles nothing but tensors and plain values, gives back."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def bits(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_every_method_is_here() -> None:
+    assert {maker(network()).name for maker in MAKERS.values()} == set(METHODS)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("attach_first", [True, False])
+def test_resuming_is_bit_identical(kind: str, attach_first: bool) -> None:
+    model = network()
+    optimizer = optimizer_of(model)
+    method = MAKERS[kind](model).attach(optimizer)
+    saved = {}
+    for t in range(STEPS):
+        if t in STOPS:
+            saved[t] = through_a_file([model.state_dict(), optimizer.state_dict(), method.state_dict()])
+        step(model, optimizer, t)
+    method.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+    end = bits(model)
+    for stop, (weights, moments, state) in saved.items():
+        fresh = network()
+        for p in fresh.parameters():
+            p.data.normal_()
+        fresh_optimizer = optimizer_of(fresh)
+        fresh.load_state_dict(weights)
+        fresh_optimizer.load_state_dict(moments)
+        resumed = MAKERS[kind](fresh)
+        if attach_first:
+            resumed.attach(fresh_optimizer).load_state_dict(state)
+        else:
+            resumed.load_state_dict(state)
+            resumed.attach(fresh_optimizer)
+        for t in range(stop, STEPS):
+            step(fresh, fresh_optimizer, t)
+        resumed.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+        for name, value in bits(fresh).items():
+            assert torch.equal(value, end[name]), f"{name} differs after a stop at step {stop}"
+
+
+def test_a_finalized_state_keeps_its_zeros_when_loaded() -> None:
+    model = network()
+    optimizer = optimizer_of(model)
+    method = MAKERS["rvsm-budget"](model).attach(optimizer)
+    for t in range(STEPS):
+        step(model, optimizer, t)
+    method.finalize()
+    fresh = network()
+    fresh.load_state_dict(model.state_dict())
+    fresh_optimizer = optimizer_of(fresh)
+    loaded = MAKERS["rvsm-budget"](fresh)
+    loaded.load_state_dict(through_a_file(method.state_dict()))
+    loaded.attach(fresh_optimizer)
+    zeros = {name: p == 0 for name, p in fresh.named_parameters() if p.dim() > 1}
+    for t in range(10):
+        step(fresh, fresh_optimizer, t)
+    assert all(torch.equal(zeros[name], p == 0) for name, p in fresh.named_parameters() if p.dim() > 1)
+    assert sum(int(z.sum()) for z in zeros.values()) == round(0.9 * (72 + 512))
+
+
+def test_the_proofs_order_keeps_no_tensor() -> None:
+    """Between steps there are as many bytes of tensors as plain SGD has."""
+    import gc
+
+    def bytes_of_tensors() -> int:
+        gc.collect()
+        storages = {}
+        for o in gc.get_objects():
+            if issubclass(type(o), Tensor):  # isinstance would wake lazy objects of torch
+                storages[o.untyped_storage().data_ptr()] = o.untyped_storage().nbytes()
+        return sum(storages.values())
+
+    model = nn.Linear(200, 300, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.ones(1, 200)
+    model(x).sum().backward()
+    optimizer.step()
+    before = bytes_of_tensors()
+    methods = []
+    for kind in ({"beta": 0.1, "penalty": rvsm.L0(lam=1e-3)}, {"penalty": "tl1", "sparsity": 0.5, "steps": 100}):
+        method = rvsm.RVSM(model, **kind).attach(optimizer)
+        for _ in range(20):
+            optimizer.step()
+        assert method.step == 20
+        assert bytes_of_tensors() == before
+        method.detach()
+        methods.append(method)
+    printed = rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=0.1, order="printed").attach(optimizer)
+    optimizer.step()
+    assert bytes_of_tensors() == before + 200 * 300 * 4  # the count sees what is there to be seen
+    assert printed.memory["u"]["weight"].numel() == 200 * 300

@@ -1,0 +1,129 @@
+"""Zeros that stay zero."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rvsm
+from rvsm.splitting.support import pack, unpack
+
+OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
+    "sgd": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
+    "adamw": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1),
+    "adamw-fused": lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1, fused=True),
+    "rmsprop": lambda m: torch.optim.RMSprop(m.parameters(), lr=1e-3, momentum=0.9, centered=True, weight_decay=0.1),
+}
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    for t in range(steps):
+        generator = torch.Generator().manual_seed(t)
+        x, y = torch.randn(16, 1, 6, 6, generator=generator), torch.randint(4, (16,), generator=generator)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def zeros(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach() == 0 for name, p in model.named_parameters() if p.dim() > 1}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def sparse_model(optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = network()
+    opt = OPTIMIZERS[optimizer](model)
+    method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(opt)
+    train(model, opt, 20)
+    method.finalize()
+    assert 0.1 < float(torch.cat([z.flatten() for z in zeros(model).values()]).float().mean()) < 0.99
+    return model, opt
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_zeros_stay_zero_with_the_same_optimizer(optimizer: str) -> None:
+    model, opt = sparse_model(optimizer)
+    before, weights = zeros(model), copy.deepcopy(model.state_dict())
+    train(model, opt, 50)
+    assert same(before, zeros(model))
+    assert not torch.equal(model[0].weight, weights["0.weight"])
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_zeros_stay_zero_with_a_new_optimizer(optimizer: str) -> None:
+    model, _ = sparse_model("sgd")
+    before = zeros(model)
+    train(model, OPTIMIZERS[optimizer](model), 50)
+    assert same(before, zeros(model))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("copied", [True, False], ids=["deepcopy", "reload"])
+def test_zeros_stay_zero_after_keep_zeros(optimizer: str, copied: bool) -> None:
+    model, _ = sparse_model("sgd")
+    fresh = copy.deepcopy(model) if copied else network()
+    fresh.load_state_dict(model.state_dict())
+    before = zeros(fresh)
+    support = rvsm.keep_zeros(fresh)
+    train(fresh, OPTIMIZERS[optimizer](fresh), 50)
+    assert same(before, zeros(fresh))
+    support.remove()
+    train(fresh, OPTIMIZERS[optimizer](fresh), 2)
+    assert not same(before, zeros(fresh)), "after remove() the weights are free again"
+
+
+def test_a_copy_without_keep_zeros_loses_them() -> None:
+    """The reason for keep_zeros: hooks do not travel with a copy."""
+    model, _ = sparse_model("sgd")
+    fresh = copy.deepcopy(model)
+    before = zeros(fresh)
+    train(fresh, OPTIMIZERS["sgd"](fresh), 2)
+    assert not same(before, zeros(fresh))
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_zeros_stay_zero_with_an_optimizer_that_mixes_entries() -> None:
+    model = nn.Linear(16, 8, bias=False)
+    optimizer = torch.optim.Muon(model.parameters(), lr=0.02)
+    method = rvsm.RVSM(model, "l0", sparsity=0.75, steps=20).attach(optimizer)
+    x = torch.randn(32, 16)
+    for _ in range(30):
+        optimizer.zero_grad()
+        (model(x) - x[:, :8]).square().mean().backward()
+        optimizer.step()
+        if method.phase == "heal" and method.step > 14:
+            assert int((model.weight == 0).sum()) == 96
+    method.finalize()
+    optimizer.step()
+    assert int((model.weight == 0).sum()) == 96
+
+
+def test_overflowing_gradients_do_not_poison_the_zeros() -> None:
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight.data = torch.tensor([[0.0, 1.0]])
+    rvsm.keep_zeros(layer)
+    layer(torch.tensor([[torch.inf, 1.0]])).sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("shape", [(1,), (8,), (9,), (3, 5, 7, 1), (2, 3, 4, 5)])
+def test_packing_is_undone_by_unpacking(shape: tuple[int, ...]) -> None:
+    mask = torch.rand(shape) < 0.3
+    like = torch.zeros(shape)
+    if len(shape) == 4:
+        like = like.to(memory_format=torch.channels_last)
+    restored = unpack(pack(mask), like)
+    assert torch.equal(restored, mask)
+    assert restored.stride() == like.stride()
+    assert pack(mask).numel() == (mask.numel() + 7) // 8
