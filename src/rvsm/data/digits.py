@@ -25,7 +25,8 @@ def digits(*, seed: int = 0, test_share: float = 0.25) -> Split:
     images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8)
     targets = torch.from_numpy(labels)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))
-    test, train = order.split([n := round(test_share * len(images)), len(images) - n])
+    count = round(test_share * len(images))
+    test, train = order[:count], order[count:]
     mean, std = images[train].mean(), images[train].std()
     images = (images - mean) / std
     return Split(images[train], targets[train], images[test], targets[test])

@@ -29,10 +29,10 @@ class LHalf(Penalty):
 
     def prox(self, w: Tensor, step: float) -> Tensor:
         """Return half thresholding."""
-        mu = self.lam * step
+        scale = 3 * cbrt(self.lam * step / 4) ** 2
 
         def survivors(x: Tensor) -> Tensor:
-            phi = (mu / 4 * (x / 3) ** -1.5).arccos()
+            phi = ((x / scale) ** -1.5).arccos()  # the ratio first: the power of a tiny x alone overflows
             return 2 / 3 * x * (1 + (2 * pi / 3 - 2 / 3 * phi).cos())
 
         return shrink(w, self.threshold(step), survivors)

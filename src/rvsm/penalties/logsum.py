@@ -62,9 +62,10 @@ class LogSum(Penalty):
 
 def _penalty_at(jump: float) -> float:
     """Return M(U) = (U²/2)/(log(1+U) − U/(1+U)), the μ/ε² whose jump is to U."""
-    if jump < 0.1:
-        # log(1+U) − U/(1+U) cancels for small U; its series is U²·Σ_{n≥2} (−1)ⁿ (n−1)/n Uⁿ⁻²
-        return 0.5 / sum((-1.0) ** n * (n - 1) / n * jump ** (n - 2) for n in range(2, 20))
+    if jump < 1:
+        # log(1+U) − U/(1+U) cancels for small U; with z = U/(2+U) it is 2z²/(1+z) + 2Σ zⁿ/n over n = 3, 5, 7, …
+        z = jump / (2 + jump)
+        return jump**2 / 4 / (z * z / (1 + z) + sum(z**n / n for n in range(3, 36, 2)))
     return jump**2 / 2 / (log1p(jump) - jump / (1 + jump))
 
 

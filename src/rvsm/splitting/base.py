@@ -265,7 +265,7 @@ class Method(ABC):
             copies = {name: u.masked_fill(exact[name], 0) for name, u in copies.items()}
         changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
         write(layers, copies, self._model, recalibrate)
-        self.fix_support(exact or {name: u == 0 for name, u in copies.items()})
+        self.fix_support({name: u == 0 for name, u in copies.items()})
         self.memory.clear()
         self._finalized = True
         if self.budget is not None and self.step < self.budget.steps:

@@ -110,7 +110,9 @@ class Budget:
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if the target cannot be met while each layer keeps its floor."""
         candidates = [self._candidates(layer) for layer in layers]
-        for layer, c in zip(layers, candidates, strict=True):
+        pairs = list(zip(layers, candidates, strict=True))
+        # The tightest layer first: what the error says is feasible then is so for all.
+        for layer, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
             own = layer.sparsity if layer.sparsity is not None else self.sparsity if self.scope == "layer" else 0.0
             feasible = c.cost_of(c.limit) / c.total
             if c.count_for(own * c.total) > c.limit:
@@ -118,7 +120,6 @@ class Budget:
                     f"sparsity {own} of {layer.name!r} is not feasible: with floor={self.floor} and at least one group"
                     f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
                 )
-        pairs = list(zip(layers, candidates, strict=True))
         total = sum(c.total for c in candidates)
         least = sum(c.total * layer.sparsity for layer, c in pairs if layer.sparsity is not None)
         most = least + sum(c.cost_of(c.limit) for layer, c in pairs if layer.sparsity is None)
@@ -135,7 +136,7 @@ class Budget:
 
         Layers with a sparsity of their own follow the same ramp to it; the others make up the rest.
         """
-        progress = target / self.sparsity if self.sparsity else 0.0
+        progress = target / self.sparsity if self.sparsity else 1.0  # without a ramp of ours, at once
         counts = [
             c.count_for(progress * (self.sparsity if layer.sparsity is None else layer.sparsity) * c.total)
             for layer, c in zip(layers, candidates, strict=True)

@@ -54,7 +54,9 @@ class Candidates:
 
     def below(self, threshold: float, *, inclusive: bool) -> int:
         """Return how many groups a threshold takes, up to the limit."""
-        return min(int(self.magnitudes.searchsorted(threshold, side="right" if inclusive else "left")), self.limit)
+        # In the type of the magnitudes, for NumPy would convert all of them to that of the threshold.
+        exact = self.magnitudes.dtype.type(threshold)
+        return min(int(self.magnitudes.searchsorted(exact, side="right" if inclusive else "left")), self.limit)
 
     def cutoff(self, count: int) -> float:
         """Return a threshold that takes the ``count`` smallest groups, and lets the next one survive a rounding."""

@@ -1,0 +1,40 @@
+# Each target makes the virtual environment and installs what it needs; a second run installs nothing.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+
+.PHONY: install demo test check bench clean
+
+install: .venv/installed-demo
+
+demo: .venv/installed-demo
+	$(BIN)/rvsm demo
+
+test: .venv/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+
+check: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed-dev
+	$(BIN)/python benchmarks/core.py
+
+clean:
+	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "rvsm needs Python 3.11 or newer but $(PYTHON) is older; try: make $(MAKECMDGOALS) PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+
+.venv/installed-demo: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing rvsm and PyTorch into .venv (once; a few minutes at most) …"
+	$(INSTALL) '.[demo]'
+	@touch $@
+
+.venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing rvsm, PyTorch and the development tools into .venv (once; a few minutes at most) …"
+	$(INSTALL) '.[dev]'
+	@touch $@ .venv/installed-demo
