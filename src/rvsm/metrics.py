@@ -79,7 +79,7 @@ class Statistics:
         return loss + self.penalty + self.coupling
 
     def __str__(self) -> str:
-        width = max(len(layer.name) for layer in self.layers)
+        width = max(len("layer"), *(len(layer.name) for layer in self.layers))
         head = f"{'layer':{width}}  {'shape':>18}  {'zeros':>8}  {'threshold':>10}  {'λ':>10}"
         rows = [
             f"{layer.name:{width}}  {'×'.join(map(str, layer.shape)):>18}  {layer.sparsity:8.2%}"
@@ -124,8 +124,9 @@ def support_change(before: Tensor, after: Tensor) -> float:
 def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> dict[str, float]:
     """Return, for each weight tensor, how often one of its weights is multiplied per example.
 
-    A weight of a convolution works at every output position, one of a linear layer at every row. The counts come from
-    one forward pass over ``example_input``, whose first dimension is the batch.
+    A weight of a convolution works at every output position, one of a linear layer at every row; a tied weight works at
+    each of its places, and all its names have the sum. The counts come from one forward pass over ``example_input``,
+    whose first dimension is the batch.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 10))
     >>> multiplications(model, torch.zeros(5, 1, 6, 6))
@@ -136,14 +137,16 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     counts: dict[str, float] = {}
 
     def watch(name: str, module: nn.Module) -> Callable[..., None]:
-        def count(_: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            for weight, uses in _uses(module, args, output):
+        def count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+            for weight, uses in _uses(module, args, kwargs, output):
                 key = f"{name}.{weight}" if name else weight
                 counts[key] = counts.get(key, 0.0) + uses / batch
 
         return count
 
-    handles = [module.register_forward_hook(watch(name, module)) for name, module in model.named_modules()]
+    handles = [
+        module.register_forward_hook(watch(name, module), with_kwargs=True) for name, module in model.named_modules()
+    ]
     modes = {module: module.training for module in model.modules()}
     try:
         with torch.no_grad():
@@ -153,19 +156,25 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
             handle.remove()
         for module, mode in modes.items():
             module.training = mode
-    return counts
+    tensors = dict(model.named_parameters(remove_duplicate=False))
+    totals: dict[int, float] = {}
+    for name, uses in counts.items():
+        if name in tensors:
+            totals[id(tensors[name])] = totals.get(id(tensors[name]), 0.0) + uses
+    return {name: totals[id(w)] for name, w in tensors.items() if id(w) in totals}
 
 
-def _uses(module: nn.Module, args: tuple[Any, ...], output: Any) -> list[tuple[str, float]]:
+def _uses(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[tuple[str, float]]:
     """Return (weight's name, multiplications of each of its weights) for one call of a module."""
     if isinstance(module, _ConvTransposeNd):
-        return [("weight", args[0].numel() / module.in_channels)]
+        return [("weight", (args[0] if args else kwargs["input"]).numel() / module.in_channels)]
     if isinstance(module, _ConvNd):
         return [("weight", output.numel() / module.out_channels)]
     if isinstance(module, nn.Linear):
         return [("weight", output.numel() / module.out_features)]
     if isinstance(module, nn.MultiheadAttention):
-        rows = args[0].numel() / module.embed_dim
-        projections = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight")
-        return [(name, rows) for name in projections]
+        given = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
+        q, k, v = (given[name].numel() / given[name].shape[-1] for name in ("query", "key", "value"))
+        rows = {"q_proj_weight": q, "k_proj_weight": k, "v_proj_weight": v, "out_proj.weight": q}
+        return [*rows.items(), ("in_proj_weight", (q + k + v) / 3)]
     return []

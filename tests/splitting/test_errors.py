@@ -105,6 +105,23 @@ def test_attaching_to_what_is_not_possible() -> None:
         rvsm.ADMM(model, L0, rho=0.1).attach(optimizer)
 
 
+def test_a_parameter_that_has_gone() -> None:
+    model = network()
+    method = rvsm.RVSM(model, L0, beta=0.1)
+    model[4] = nn.Identity()
+    with pytest.raises(ValueError, match=r"'4\.weight' is no longer a parameter of the model"):
+        method.attach(torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_finalizing_without_having_trained() -> None:
+    model = network()
+    method = rvsm.RVSM(model, "l1", sparsity=0.5, steps=100).attach(torch.optim.SGD(model.parameters(), lr=0.1))
+    method.detach()
+    with pytest.warns(UserWarning, match="finalized at step 0 of 100, in the phase 'ramp'"):
+        method.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+    assert sum(int((w == 0).sum()) for w in (model[0].weight, model[4].weight)) == (72 + 512) // 2
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_short_types_are_refused(dtype: torch.dtype) -> None:
     model = network().to(dtype)

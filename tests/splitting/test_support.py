@@ -59,6 +59,18 @@ def test_zeros_stay_zero_with_the_same_optimizer(optimizer: str) -> None:
     assert not torch.equal(model[0].weight, weights["0.weight"])
 
 
+def test_zeros_stay_zero_when_the_method_was_detached_before_it_was_finalized() -> None:
+    model = network()
+    optimizer = OPTIMIZERS["sgd"](model)
+    method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(optimizer)
+    train(model, optimizer, 20)
+    method.detach()
+    method.finalize()
+    before = zeros(model)
+    train(model, optimizer, 50)
+    assert same(before, zeros(model))
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_zeros_stay_zero_with_a_new_optimizer(optimizer: str) -> None:
     model, _ = sparse_model("sgd")

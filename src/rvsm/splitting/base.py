@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Literal, Self
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,7 @@ class Method(ABC):
         self.gradient_scale = 1.0
         self._finalized = False
         self._optimizer: Optimizer | None = None
+        self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
         self._hooks: StepHooks | None = None
         self._support: Support | None = None
         self._awaiting: dict[str, Tensor] | None = None  # a loaded support, packed, until there are weights to fix
@@ -140,7 +141,7 @@ class Method(ABC):
         for layer in self.layers:
             layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
         self.held = [layer for layer in self.layers if layer.param_group is not None]
-        self._optimizer = optimizer
+        self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
         self._hooks = StepHooks(optimizer, self._before, self._after)
         _attached.setdefault(optimizer, WeakSet()).add(self)
         if self._support is not None:
@@ -194,6 +195,9 @@ class Method(ABC):
         if self._model is None:
             return {layer.name: layer.w for layer in self.layers}
         parameters = dict(self._model.named_parameters(remove_duplicate=False))
+        for layer in self.layers:
+            if layer.name not in parameters:
+                raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
         return {layer.name: parameters[layer.name] for layer in self.layers}
 
     def _require_alone(self, optimizer: Optimizer, names: Iterable[str]) -> None:
@@ -215,8 +219,8 @@ class Method(ABC):
         if self._support is not None:
             self._support.remove()
         self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held)
-        if self._optimizer is not None:
-            self._support.follow(self._optimizer)
+        if self._last_optimizer is not None and (optimizer := self._last_optimizer()) is not None:
+            self._support.follow(optimizer)
 
     def _fix_awaiting(self) -> None:
         if self._awaiting is not None and self.held:

@@ -31,7 +31,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
     """Estimate the running statistics of all batch-norm modules anew, at the present weights.
 
     Only batch norm works in training mode, so dropout and the like do not disturb; the statistics are the plain average
-    over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows.
+    over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows. If a
+    batch fails, or there is none, the statistics stay as they were.
 
     Args:
         model: the network.
@@ -49,7 +50,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         return
     if torch.is_tensor(batches):
         batches = [batches]
-    device = next(iter(model.parameters())).device
+    kept = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers()]
+    device = kept[0][0].device
     momenta = [norm.momentum for norm in norms]
     with modes_kept(model), random_state_kept(batches):
         model.eval()
@@ -63,13 +65,17 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
                 seen += _forward(model, batch, device)
                 if seen >= examples:
                     break
+            if seen == 0:
+                raise ValueError(
+                    "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
+                )
+        except BaseException:
+            for buffer, value in kept:
+                buffer.copy_(value)
+            raise
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
-    if seen == 0:
-        raise ValueError(
-            "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
-        )
 
 
 def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:

@@ -114,8 +114,7 @@ class RVSM(Method):
 
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Set β where it was left to the total pull, and make sure that no step overshoots."""
-        if self.budget is not None and any(layer.beta is None for layer in self.held):
-            assert self._optimizer is not None
+        if self.budget is not None and self._optimizer is not None and any(layer.beta is None for layer in self.held):
             peaks = peak_learning_rates(self._optimizer)
             total = self._pull or (6.0 if self.budget.heal > 0 else 30.0)
             for layer in self.held:

@@ -103,9 +103,10 @@ def smallest(magnitudes: Tensor, count: int) -> Tensor:
     if count == 0:
         return torch.zeros_like(magnitudes, dtype=torch.bool)
     largest_taken = float(np.partition(values.cpu().numpy(), count - 1)[count - 1])
-    mask = values < largest_taken
-    ties = (values == largest_taken).nonzero().flatten()
-    mask[ties[: count - int(mask.count_nonzero())]] = True
+    mask = values <= largest_taken
+    if (surplus := int(mask.count_nonzero()) - count) > 0:
+        ties = (values == largest_taken).nonzero().flatten()
+        mask[ties[-surplus:]] = False
     return mask.view(magnitudes.shape)
 
 

@@ -1,0 +1,22 @@
+"""The package as a whole: what an import costs, what is public."""
+
+import subprocess
+import sys
+
+import pytest
+
+import rvsm
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_importing_the_package_does_not_import_torch() -> None:
+    assert run("import rvsm, sys; print(sorted({'torch', 'numpy', 'rich', 'sklearn'} & set(sys.modules)))") == "[]"
+
+
+@pytest.mark.parametrize("name", rvsm.__all__)
+def test_every_public_name_exists_and_is_documented(name: str) -> None:
+    assert getattr(rvsm, name).__doc__
+    assert name in dir(rvsm)
