@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-# The tests run in parallel on as many processes as there are cores: more threads in each would only wait for each other.
+# The tests run on as many processes as there are cores: more threads in each would only wait for each other.
 torch.set_num_threads(1)
 
 

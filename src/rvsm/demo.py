@@ -92,7 +92,7 @@ def demo(console: Console, *, seed: int = 0) -> list[Row]:
     console.print(table(rows))
     console.print(
         f"{len(data.test_labels)} test images, one run with seed {seed}: differences of half a point are chance. The"
-        " accuracy of w is that of the dense weights at the end of training, the accuracy of u that of the sparse network."
+        " accuracy of w is that of the weights at the end of training, the accuracy of u that of the sparse network."
     )
     return rows
 

@@ -184,7 +184,9 @@ def test_normalizing_makes_the_scale_of_a_layer_irrelevant() -> None:
     by_normalize = {}
     for normalize in (False, True):
         budget = rvsm.Budget(sparsity=0.5, steps=10, normalize=normalize)
-        sparsifier = still(ws, rvsm.RVSM, penalty="l0", budget=budget)
+        sparsifier = still(ws, rvsm.RVSM, at=6, penalty="l0", budget=budget)
+        assert sparsifier.phase == "hold"  # where thresholds make the zeros, not masks
+        assert sparsifier.statistics().sparsity == 0.5
         by_normalize[normalize] = [layer.sparsity for layer in sparsifier.statistics().layers]
     assert by_normalize[False] == pytest.approx([0.995, 0.005], abs=1e-9)
     assert by_normalize[True] == pytest.approx([0.5, 0.5], abs=0.05)
@@ -447,10 +449,9 @@ def test_an_infeasible_override_names_its_layer() -> None:
 @pytest.mark.parametrize("options", [{}, {"scope": "layer"}, {"normalize": True}], ids=str)
 def test_equal_weights_are_told_apart_by_their_place_alone(penalty: str, options: dict) -> None:
     ws = {"a": torch.full((20, 20), 0.1), "b": torch.full((10, 60), -0.1)}
-    for steps in (10, 3):
-        sparsifier = still(
-            ws, rvsm.RVSM, at=steps, penalty=penalty, budget=rvsm.Budget(sparsity=0.7, steps=steps, **options)
-        )
+    for heal in (0.0, 0.3):
+        budget = rvsm.Budget(sparsity=0.7, steps=10, heal=heal, **options)
+        sparsifier = still(ws, rvsm.RVSM, at=10, penalty=penalty, budget=budget)
         sparsifier.finalize()
         assert sum(layer.zeros for layer in sparsifier.statistics().layers) == 700
 

@@ -38,7 +38,7 @@ CONSTRUCTION = {
     "pull= sets β for a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, pull=3.0),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
     "interval must be a whole number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
-    "magnitude pruning needs sparsity=": lambda m: rvsm.Magnitude(m),
+    "magnitude pruning needs sparsity=": rvsm.Magnitude,
     "steps must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 2.5),
     "ramp and heal must be ≥ 0 and add up": lambda m: rvsm.Budget(0.5, 10, ramp=0.8, heal=0.3),
     "floor must be in [0, 1) but is 1": lambda m: rvsm.Budget(0.5, 10, floor=1),

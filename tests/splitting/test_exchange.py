@@ -78,8 +78,7 @@ def test_everything_comes_back_when_the_body_raises() -> None:
     train(model, optimizer, 0)
     before, modes_before = copy.deepcopy(model.state_dict()), modes(model)
     with pytest.raises(ZeroDivisionError), method.sparse_weights(recalibrate=[batch(1)]):
-        model.eval()
-        1 / 0  # noqa: B018
+        model.eval().double_trouble = 1 / 0
     with pytest.raises(ValueError, match="no batch"), method.sparse_weights(recalibrate=[]):
         pass
     assert modes(model) == modes_before
@@ -136,3 +135,15 @@ def test_parameters_without_a_module() -> None:
     assert w[1] == torch.tensor(0.1), "a refused finalize changes nothing"
     method.finalize()
     assert w.tolist() == [3.0, 0.0]
+
+
+def test_a_finalize_that_fails_changes_nothing() -> None:
+    model, optimizer, method = attached(penalty="l1", sparsity=0.5, steps=30)
+    for t in range(18):
+        train(model, optimizer, t)
+    assert method.phase == "hold"
+    before, state = copy.deepcopy(model.state_dict()), method.state_dict()
+    with pytest.raises(ValueError, match="no batch"):
+        method.finalize(recalibrate=[])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert method.state_dict() == state

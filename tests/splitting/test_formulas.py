@@ -223,7 +223,7 @@ def test_overrides_act_on_single_layers() -> None:
 
 def test_beta_from_the_total_pull_uses_each_groups_peak_learning_rate() -> None:
     model = network()
-    weights, opt, _ = parts(model, OPTIMIZERS["sgd"])
+    _, opt, _ = parts(model, OPTIMIZERS["sgd"])
     scheduler = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=[0.4, 0.2], total_steps=100)
     sparsifier = rvsm.RVSM(model, "l0", sparsity=0.5, steps=100).attach(opt)
     for w in model.parameters():

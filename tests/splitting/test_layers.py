@@ -103,7 +103,7 @@ def test_nothing_left_is_an_error() -> None:
 
 @pytest.mark.parametrize("wrong", [3, [nn.Linear(2, 2)], [("w", 1.0)], nn.Linear(2, 2).parameters()])
 def test_anything_else_is_a_type_error(wrong: object) -> None:
-    with pytest.raises(TypeError, match="expected a torch.nn.Module or an iterable"):
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module or an iterable"):
         names(wrong)
 
 
@@ -263,3 +263,9 @@ def test_groups_that_do_not_fit_a_shape_are_refused_at_construction() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
     with pytest.raises(ValueError, match="at least 2 dimensions"):
         rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0, groups="filter", include=["0.bias"])
+
+
+def test_excluding_one_name_of_a_tied_weight_excludes_it() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    assert [layer.name for layer in select(model, None, ["1.*"])] == ["2.weight"]

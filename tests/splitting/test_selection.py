@@ -156,3 +156,7 @@ def test_groups_of_unequal_cost_are_sorted_together_with_their_cost() -> None:
     c = Candidates.of(magnitudes, torch.tensor([[4.0], [1.0]]), 0.0)
     assert c.magnitudes.tolist() == [0.5, 1.0, 2.0, 3.0]
     assert [c.cost_of(n) for n in range(5)] == [0.0, 1.0, 5.0, 6.0, 10.0]
+
+
+def test_the_floor_is_not_raised_by_rounding() -> None:
+    assert Candidates.of(torch.arange(100.0), torch.tensor(1), floor=0.07).limit == 93

@@ -1,7 +1,7 @@
 """The transformed ℓ1 penalty, between ℓ0 (a → 0) and ℓ1 (a → ∞)."""
 
 from dataclasses import dataclass, replace
-from math import cbrt, sqrt
+from math import cbrt, inf, sqrt
 from typing import Self
 
 import torch
@@ -75,12 +75,13 @@ def _newton_iterations(a: float, c: float, t: float, eps: float) -> int:
     whole tensor, with no look at its entries. At c/(a+t)³ = 4/27 the root is double and each step only halves the
     error, until it is as small as a double root can be computed.
     """
-    u = t
+    u, before = t, inf
     for iteration in range(64):
         pulled = c / (a + u) ** 2
         slope = max(1 - 2 * pulled / (a + u), sqrt(eps))
         following = u - (u - t + pulled) / slope
-        if abs(following - u) <= eps * t:
+        # Exact steps only get shorter; one that does not is rounding, and could go to and fro for ever.
+        if abs(following - u) <= eps * t or abs(following - u) >= before:
             return iteration
-        u = following
+        u, before = following, abs(following - u)
     return 64

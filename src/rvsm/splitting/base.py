@@ -259,16 +259,15 @@ class Method(ABC):
         if self._finalized:
             raise RuntimeError("already finalized: the model holds its zeros; train it on, or save it")
         layers = self._checked()
-        exact = None
-        if self.budget is not None:
-            exact = self.budget.zeros(layers, self.budget.sparsity)
-            self.prepare(self._moving())
-            self._set_thresholds(self.budget.cutoffs(layers, self.budget.sparsity))
-        copies = {layer.name: self._output(layer, output) for layer in layers}
-        if exact is not None:
-            copies = {name: u.masked_fill(exact[name], 0) for name, u in copies.items()}
-        changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
-        write(layers, copies, self._model, recalibrate)
+        penalties = [layer.penalty for layer in layers]
+        try:
+            copies = self._final_copies(output)
+            changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
+            write(layers, copies, self._model, recalibrate)
+        except BaseException:
+            for layer, penalty in zip(layers, penalties, strict=True):
+                layer.penalty = penalty
+            raise
         self.fix_support({name: u == 0 for name, u in copies.items()})
         self.memory.clear()
         self._finalized = True
@@ -281,6 +280,16 @@ class Method(ABC):
             )
         if changed and recalibrate is None:
             warn_if_stale(self._model)
+
+    def _final_copies(self, output: Output) -> dict[str, Tensor]:
+        """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
+        if self.budget is None:
+            return {layer.name: self._output(layer, output) for layer in self.held}
+        if self._support is None:
+            self.prepare(self._moving())
+            self._set_thresholds(self.budget.cutoffs(self.held, self.budget.sparsity))
+        zeros = self.budget.zeros(self.held, self.budget.sparsity)
+        return {layer.name: self._output(layer, output).masked_fill(zeros[layer.name], 0) for layer in self.held}
 
     @torch.no_grad()
     def statistics(self) -> Statistics:

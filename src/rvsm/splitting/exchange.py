@@ -29,9 +29,14 @@ def write(
 def written(
     layers: Sequence[Layer], copies: Mapping[str, Tensor], model: nn.Module | None, batches: Batches | None
 ) -> Iterator[None]:
-    """Do so for the time of a ``with`` block; then bring weights, buffers and modes back bit for bit."""
+    """Do so for the time of a ``with`` block; then bring weights, buffers, modes and random states back bit for bit.
+
+    The random states, because every pass over a data loader draws from them: without that, looking at the sparse
+    network would change the training.
+    """
     kept = _values(layers)
     with ExitStack() as stack:
+        stack.enter_context(random_state_kept(batches))
         if model is not None:
             stack.enter_context(modes_kept(model))
             stack.enter_context(buffers_kept(model))

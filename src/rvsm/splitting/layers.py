@@ -159,7 +159,9 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     if exclude is not None:
         unwanted = _patterns("exclude", exclude)
         _require_match("exclude", unwanted, list(parameters), parameters)
-        chosen = [name for name in chosen if not any(fnmatchcase(name, p) for p in unwanted)]
+        # By tensor, not by name: a tied weight goes if one of its names does.
+        gone = {id(w) for name, w in parameters.items() if any(fnmatchcase(name, p) for p in unwanted)}
+        chosen = [name for name in chosen if id(parameters[name]) not in gone]
     layers: dict[int, Layer] = {}
     for name in chosen:
         w = parameters[name]

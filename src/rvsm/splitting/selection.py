@@ -30,7 +30,7 @@ class Candidates:
     def of(cls, magnitudes: Tensor, cost: Tensor, floor: float) -> "Candidates":
         """Sort the groups of a layer; at least one of them, and the share ``floor``, will stay."""
         values = magnitudes.flatten()
-        limit = len(values) - max(1, ceil(floor * len(values)))
+        limit = len(values) - max(1, ceil(floor * len(values) - 1e-9))  # 0.07 × 100 is a little more than 7
         if cost.numel() == 1:
             return cls(_sorted(values), float(cost), limit)
         order = np.argsort(values.cpu().numpy(), kind="stable")
