@@ -91,8 +91,9 @@ def demo(console: Console, *, seed: int = 0) -> list[Row]:
             rows.append(Row(name, *run(recipe, data, seed=seed, tick=lambda: progress.advance(task))))
     console.print(table(rows))
     console.print(
-        f"{len(data.test_labels)} test images, one run with seed {seed}: differences of half a point are chance. The"
-        " accuracy of w is that of the weights at the end of training, the accuracy of u that of the sparse network."
+        f"All in per cent; {len(data.test_labels)} test images and one run with seed {seed}, so differences of half a"
+        " point are chance. w are the weights at the end of training, u is the sparse network; zeros are counted over"
+        " the weights of convolutions and linear layers, and over all parameters."
     )
     return rows
 
@@ -100,9 +101,9 @@ def demo(console: Console, *, seed: int = 0) -> list[Row]:
 def table(rows: list[Row]) -> Table:
     """Return the rows as a table for the terminal."""
     shown = Table(title="A small convolutional network on the digits")
-    shown.add_column("method")
-    for head in ("accuracy of w (%)", "accuracy of u (%)", "zeros of conv and linear (%)", "zeros of all (%)"):
-        shown.add_column(head, justify="right")
+    shown.add_column("method", no_wrap=True)
+    for head in ("accuracy of w", "accuracy of u", "zeros", "of all"):
+        shown.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         shown.add_row(
             row.method,
