@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 import rvsm
 from rvsm.groups import GROUPS
-from rvsm.splitting.layers import Layer, select
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import select
 
 
 def names(model: nn.Module | list[tuple[str, Tensor]], **patterns: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from rvsm.groups import Grouping
+from rvsm.groups import Element, Grouping
 from rvsm.penalties.base import Penalty, full_precision
 
 
@@ -36,7 +36,7 @@ class Grouped:
         """Return Σ_g size_g·λP(rms_g) if the groups are weighted, else Σ_g λP(‖u_g‖)."""
         u = full_precision(u)
         magnitudes = self.by.magnitudes(u)
-        if not self.by.weighted:
+        if isinstance(self.by, Element) or not self.by.weighted:
             return self.penalty.value(magnitudes)
         sizes = self.by.sizes(u).to(magnitudes).expand_as(magnitudes)
         # At most two sizes occur: that of the last block of a layer may differ.
@@ -47,6 +47,8 @@ class Grouped:
 
     def prox(self, w: Tensor, step: float) -> Tensor:
         """Scale each group as its magnitude is scaled; a group of zeros stays zero."""
+        if isinstance(self.by, Element):
+            return self.penalty.prox(w, step)
         magnitudes = self.by.magnitudes(full_precision(w))
         scale = self.penalty.prox(magnitudes, step) / magnitudes.where(magnitudes != 0, 1.0)
         return (w * self.by.spread(scale, w)).to(w.dtype)

@@ -9,8 +9,10 @@ from rvsm.groups import Grouping
 from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
 from rvsm.splitting.base import Method
-from rvsm.splitting.layers import Layer, Named
-from rvsm.splitting.options import Overrides, require_lam, require_share
+from rvsm.splitting.budget import require_share
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import Named
+from rvsm.splitting.options import Overrides, require_lam
 from rvsm.splitting.rates import require_no_overshoot
 from rvsm.splitting.selection import smallest
 

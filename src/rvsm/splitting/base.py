@@ -18,7 +18,8 @@ from rvsm.splitting import state
 from rvsm.splitting.budget import Budget, Phase
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import StepHooks, gradient_scale, require_usable
-from rvsm.splitting.layers import Layer, Named, require_finite, require_trainable_dtype, select, unwrap
+from rvsm.splitting.layers import Layer, require_finite, require_trainable_dtype
+from rvsm.splitting.naming import Named, select, unwrap
 from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.statistics import measure

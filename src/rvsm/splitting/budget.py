@@ -52,9 +52,7 @@ class Budget:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sparsity < 1:
-            hint = f"; for {self.sparsity:g} % write {self.sparsity / 100:g}" if 1 < self.sparsity < 100 else ""
-            raise ValueError(f"sparsity must be in [0, 1) but is {self.sparsity}{hint}")
+        require_share(self.sparsity)
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
             raise ValueError(f"steps must be a whole number of optimizer steps ≥ 1 but is {self.steps!r}")
         if not (self.ramp >= 0 and self.heal >= 0 and self.ramp + self.heal <= 1):
@@ -165,3 +163,10 @@ class Budget:
     def _scale(self, layer: Layer) -> float:
         """Return what magnitudes of a layer are divided by before they are compared."""
         return (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
+
+
+def require_share(sparsity: float, of: str = "") -> None:
+    """Raise unless a sparsity is a share in [0, 1)."""
+    if not 0 <= sparsity < 1:
+        hint = f"; for {sparsity:g} % write {sparsity / 100:g}" if 1 < sparsity < 100 else ""
+        raise ValueError(f"sparsity must be in [0, 1) but is {sparsity}{of}{hint}")

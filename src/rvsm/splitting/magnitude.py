@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from rvsm.groups import Grouping
 from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer, Named
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import Named
 from rvsm.splitting.options import Overrides, as_budget
 
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from rvsm.groups import GROUPS, Grouping
 from rvsm.penalties import PENALTIES, Penalty
-from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer, match
+from rvsm.splitting.budget import Budget, require_share
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import match
 
 Overrides = Mapping[str, Mapping[str, Any]]
 """Options of single layers: a shell pattern on parameter names → some of penalty, beta, groups, sparsity."""
@@ -56,13 +57,6 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None, 
     if steps is None:
         raise ValueError("sparsity= needs steps=, the number of optimizer steps of the whole training")
     return Budget(sparsity=sparsity, steps=steps, ramp=ramp)
-
-
-def require_share(sparsity: float, of: str = "") -> None:
-    """Raise unless a sparsity is a share in [0, 1)."""
-    if not 0 <= sparsity < 1:
-        hint = f"; for {sparsity:g} % write {sparsity / 100:g}" if 1 < sparsity < 100 else ""
-        raise ValueError(f"sparsity must be in [0, 1) but is {sparsity}{of}{hint}")
 
 
 def override(layers: Sequence[Layer], overrides: Overrides) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rvsm.splitting.layers import unwrap
+from rvsm.splitting.naming import unwrap
 
 Batches = Iterable[Any]
 """Batches of inputs: tensors, or tuples that begin with the input, or dicts of keyword arguments."""

@@ -10,7 +10,8 @@ from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
 from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer, Named
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import Named
 from rvsm.splitting.options import Overrides, as_budget, require_lam
 from rvsm.splitting.rates import peak_learning_rates, relaxation, require_no_overshoot
 
@@ -134,8 +135,7 @@ class RVSM(Method):
             elif layer.penalty is not None:
                 # The usual case, w ← w + ηβ(prox(w) − w), in blocks so that u is never larger than the cache.
                 for w in layer.blocks():
-                    u = layer.penalty.prox(w, 1 / self._beta(layer)) if layer.elementwise else self.sparse(layer)
-                    w.lerp_(u, lr * self._beta(layer))
+                    w.lerp_(layer.prox(w, self.prox_step(layer)), lr * self._beta(layer))
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return u = prox(w), in both orders."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from rvsm.splitting.layers import Named, select
+from rvsm.splitting.naming import Named, select
 
 
 class Support:

@@ -1,0 +1,119 @@
+"""Which parameters a user means."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from rvsm.splitting.layers import Layer
+
+Named = Iterable[tuple[str, Tensor]]
+"""Pairs of a name and a parameter."""
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module inside torch.compile's or a data-parallel wrapper, whose names a user knows."""
+    while True:
+        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+            model = model.module
+        else:
+            return model
+
+
+def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
+    """Return the tensors to sparsify.
+
+    From a module: the weights of convolutions, linear layers and attention projections, never biases and norms. A tied
+    weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a pattern without wildcards
+    is the name of a parameter and selects it whatever its type. From pairs of name and parameter: all of them.
+    """
+    if isinstance(model, nn.Module):
+        parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
+        eligible = dict(_eligible(unwrap(model)))
+    else:
+        parameters = _checked_pairs(model)
+        eligible = dict.fromkeys(parameters, 0)
+    patterns = None if include is None else _patterns("include", include)
+    chosen = list(eligible)
+    if patterns is not None:
+        chosen = [name for name in eligible if any(fnmatchcase(name, p) for p in patterns)]
+        chosen += [p for p in patterns if p in parameters and p not in eligible]
+        _require_match("include", patterns, chosen, parameters)
+    if exclude is not None:
+        unwanted = _patterns("exclude", exclude)
+        _require_match("exclude", unwanted, list(parameters), parameters)
+        # By tensor, not by name: a tied weight goes if one of its names does.
+        gone = {id(w) for name, w in parameters.items() if any(fnmatchcase(name, p) for p in unwanted)}
+        chosen = [name for name in chosen if id(parameters[name]) not in gone]
+    layers: dict[int, Layer] = {}
+    for name in chosen:
+        w = parameters[name]
+        if isinstance(w, nn.parameter.UninitializedParameter):
+            raise ValueError(f"{name!r} has no shape yet; run one batch through the model before sparsifying it")
+        if w.numel():
+            layers.setdefault(id(w), Layer(name, w, transposed=eligible.get(name, 0)))
+    if not layers:
+        raise ValueError(
+            "found no weights to sparsify: expected convolutions, linear layers or attention projections"
+            f" among {_sample(parameters)}; name the parameters with include=[...]"
+        )
+    return list(layers.values())
+
+
+def match(patterns: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield (name, pattern) for each pattern, in order, and each name that it matches; a pattern must match one."""
+    known = list(names)
+    for pattern in patterns:
+        matched = [name for name in known if fnmatchcase(name, pattern)]
+        if not matched:
+            raise ValueError(f"overrides: {pattern!r} matches no sparsified weight; they are {_sample(known)}")
+        yield from ((name, pattern) for name in matched)
+
+
+def _eligible(model: nn.Module) -> Iterator[tuple[str, int]]:
+    """Yield the names of weights that the type rule selects, with the groups of transposed convolutions (else 0)."""
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        if isinstance(module, _ConvNd | nn.Linear):
+            weights = ["weight"]
+        elif isinstance(module, nn.MultiheadAttention):
+            weights = ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
+        else:
+            continue
+        transposed = module.groups if isinstance(module, _ConvTransposeNd) else 0
+        for weight in weights:
+            if module._parameters.get(weight) is not None:
+                yield f"{prefix}.{weight}" if prefix else weight, transposed
+
+
+def _checked_pairs(pairs: Named) -> dict[str, Tensor]:
+    expected = "expected a torch.nn.Module or an iterable of (name, parameter)"
+    try:
+        listed = list(pairs)
+    except TypeError:
+        raise TypeError(f"{expected} but got {type(pairs).__name__}") from None
+    for pair in listed:
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and torch.is_tensor(pair[1])):
+            raise TypeError(f"{expected} but the iterable holds {type(pair).__name__}; pass model.named_parameters()")
+    return dict(listed)
+
+
+def _patterns(argument: str, patterns: Iterable[str]) -> list[str]:
+    if isinstance(patterns, str):
+        raise TypeError(f"{argument} must be a list of patterns but is the string {patterns!r}; write [{patterns!r}]")
+    return list(patterns)
+
+
+def _require_match(argument: str, patterns: list[str], names: list[str], parameters: Mapping[str, Tensor]) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"{argument}: {pattern!r} matches no weight; the parameters are {_sample(parameters)}")
+
+
+def _sample(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:8]) + (f", … ({len(listed)} in all)" if len(listed) > 8 else "") or "(none)"
