@@ -1,0 +1,157 @@
+"""Which weights are sparsified, and how their memory and their groups are seen."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rvsm
+from rvsm.splitting.naming import select
+
+
+def names(model: nn.Module | list[tuple[str, Tensor]], **patterns: list[str]) -> list[str]:
+    return [layer.name for layer in select(model, patterns.get("include"), patterns.get("exclude"))]
+
+
+class Everything(nn.Module):
+    """One of each kind of parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(2, 4, 3)
+        self.conv2 = nn.Conv2d(2, 4, 3)
+        self.conv3 = nn.Conv3d(2, 4, 3)
+        self.up1 = nn.ConvTranspose1d(2, 4, 3)
+        self.up2 = nn.ConvTranspose2d(2, 4, 3)
+        self.up3 = nn.ConvTranspose3d(2, 4, 3)
+        self.linear = nn.Linear(4, 3)
+        self.attention = nn.MultiheadAttention(4, 2, add_bias_kv=True)
+        self.cross = nn.MultiheadAttention(4, 2, kdim=6, vdim=5)
+        self.embedding = nn.Embedding(10, 4)
+        self.batch = nn.BatchNorm2d(4)
+        self.layer = nn.LayerNorm([4, 4])
+        self.group = nn.GroupNorm(2, 4)
+        self.slope = nn.PReLU(4)
+        self.own = nn.Parameter(torch.ones(3, 3))
+
+
+def test_the_type_rule() -> None:
+    assert names(Everything()) == [
+        "conv1.weight",
+        "conv2.weight",
+        "conv3.weight",
+        "up1.weight",
+        "up2.weight",
+        "up3.weight",
+        "linear.weight",
+        "attention.in_proj_weight",
+        "attention.out_proj.weight",
+        "cross.q_proj_weight",
+        "cross.k_proj_weight",
+        "cross.v_proj_weight",
+        "cross.out_proj.weight",
+    ]
+
+
+def test_a_single_module_and_a_subclass_are_selected() -> None:
+    class Named(nn.Linear):
+        pass
+
+    assert names(nn.Linear(2, 3)) == ["weight"]
+    assert names(nn.Sequential(Named(2, 3))) == ["0.weight"]
+
+
+def test_pairs_are_taken_as_they_are() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))
+    assert names(list(model.named_parameters())) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    assert names(list(model.named_parameters()), exclude=["*.bias"]) == ["0.weight", "1.weight"]
+
+
+def test_include_and_exclude_are_patterns_on_names() -> None:
+    model = Everything()
+    assert names(model, include=["conv*"]) == ["conv1.weight", "conv2.weight", "conv3.weight"]
+    assert names(model, include=["conv*", "linear.*"], exclude=["conv?.*"]) == ["linear.weight"]
+    assert names(model, include=["up[12].*"]) == ["up1.weight", "up2.weight"]
+    # A wildcard that also matches a bias or a norm does not select it; its plain name does.
+    assert names(model, include=["linear*"]) == ["linear.weight"]
+    assert names(model, include=["linear.bias", "own", "batch.weight", "embedding.weight"]) == [
+        "linear.bias",
+        "own",
+        "batch.weight",
+        "embedding.weight",
+    ]
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude"])
+def test_a_pattern_that_matches_nothing_is_an_error(argument: str) -> None:
+    with pytest.raises(ValueError, match=rf"{argument}: 'convolution\*' matches no weight"):
+        names(Everything(), **{argument: ["conv*", "convolution*"]})
+
+
+@pytest.mark.parametrize("argument", ["include", "exclude"])
+def test_a_string_instead_of_a_list_is_an_error(argument: str) -> None:
+    with pytest.raises(TypeError, match=r"write \['conv\*'\]"):
+        names(Everything(), **{argument: "conv*"})
+
+
+def test_nothing_left_is_an_error() -> None:
+    with pytest.raises(ValueError, match="found no weights"):
+        names(nn.Sequential(nn.BatchNorm1d(3), nn.Embedding(2, 3)))
+    with pytest.raises(ValueError, match="found no weights"):
+        names(nn.Linear(2, 3), exclude=["weight"])
+
+
+@pytest.mark.parametrize("wrong", [3, [nn.Linear(2, 2)], [("w", 1.0)], nn.Linear(2, 2).parameters()])
+def test_anything_else_is_a_type_error(wrong: object) -> None:
+    with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module or an iterable"):
+        names(wrong)
+
+
+def test_tied_weights_count_once() -> None:
+    tied = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4))
+    tied[2].weight = tied[0].weight
+    assert names(tied) == ["0.weight"]
+    shared = nn.Linear(4, 4)
+    assert names(nn.Sequential(shared, nn.ReLU(), shared)) == ["0.weight"]
+    embedding, head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
+    head.weight = embedding.weight
+    assert names(nn.ModuleDict({"embedding": embedding, "head": head})) == ["head.weight"]
+
+
+def test_tied_weights_are_counted_once_in_the_statistics() -> None:
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    sparsifier = rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0).attach(torch.optim.SGD(model.parameters(), lr=0.1))
+    statistics = sparsifier.statistics()
+    assert [layer.weights for layer in statistics.layers] == [16]
+    assert statistics.parameters == 20
+
+
+WRAPPERS = {
+    "compiled": lambda model: torch.compile(model, backend="eager"),
+    "parallel": nn.DataParallel,
+    "both": lambda model: nn.DataParallel(torch.compile(model, backend="eager")),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_wrapped_models_keep_plain_names(wrapper: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    wrapped = WRAPPERS[wrapper](model)
+    assert names(wrapped) == ["0.weight", "2.weight"]
+    assert names(wrapped, include=["2.*"]) == ["2.weight"]
+    assert all(a.w is b.w for a, b in zip(select(wrapped, None, None), select(model, None, None), strict=True))
+
+
+def test_lazy_modules_are_refused_until_they_have_a_shape() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.Linear(4, 2))
+    with pytest.raises(ValueError, match=r"'0\.weight' has no shape yet; run one batch"):
+        names(model)
+    assert names(model, exclude=["0.*"]) == ["1.weight"]
+    model(torch.ones(2, 3))
+    assert names(model) == ["0.weight", "1.weight"]
+
+
+def test_excluding_one_name_of_a_tied_weight_excludes_it() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    assert [layer.name for layer in select(model, None, ["1.*"])] == ["2.weight"]
