@@ -131,6 +131,21 @@ def test_short_types_are_refused(dtype: torch.dtype) -> None:
     assert unharmed(model, optimizer)
 
 
+def test_shards_are_refused() -> None:
+    """A part of a tensor has no quantiles; the real thing, a DTensor on a mesh of one process."""
+    from torch.distributed import destroy_process_group, init_process_group
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
+    init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        w = nn.Parameter(distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,))))
+        with pytest.raises(ValueError, match=r"'w' is a DTensor.*DistributedDataParallel instead of FSDP"):
+            rvsm.RVSM([("w", w)], L0, beta=0.1).attach(torch.optim.SGD([w], lr=0.1))
+    finally:
+        destroy_process_group()
+
+
 @pytest.mark.parametrize("make", [lambda m: rvsm.RVSM(m, L0, beta=10.0), lambda m: rvsm.ADMM(m, L0, rho=10.0)])
 def test_a_pull_that_overshoots_moves_nothing(make) -> None:
     model = network()

@@ -18,7 +18,7 @@ from rvsm.splitting import state
 from rvsm.splitting.budget import Budget, Phase
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import StepHooks, gradient_scale, require_usable
-from rvsm.splitting.layers import Layer, require_finite, require_trainable_dtype
+from rvsm.splitting.layers import Layer, require_finite, require_trainable
 from rvsm.splitting.naming import Named, select, unwrap
 from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
@@ -129,7 +129,7 @@ class Method(ABC):
                 "the optimizer trains none of the weights to sparsify; build it from this model's parameters"
             )
         for name in groups:
-            require_trainable_dtype(name, tensors[name])
+            require_trainable(name, tensors[name])
         self._require_alone(optimizer, groups)
         if self.budget is not None:
             self.budget.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])

@@ -107,8 +107,13 @@ def require_finite(layer: Layer) -> None:
         )
 
 
-def require_trainable_dtype(name: str, w: Tensor) -> None:
-    """Raise for types too short to be pulled by small steps."""
+def require_trainable(name: str, w: Tensor) -> None:
+    """Raise for tensors that cannot be pulled: types too short for small steps, and shards of a distributed tensor."""
+    if hasattr(w, "to_local"):
+        raise ValueError(
+            f"{name!r} is a {type(w).__name__}, of which this process holds only a part, and a threshold needs the"
+            " quantiles of all; train with DistributedDataParallel instead of FSDP"
+        )
     if w.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"{name!r} is {str(w.dtype).removeprefix('torch.')}, in which a pull of less than one part in 128 is"
