@@ -1,5 +1,6 @@
-"""ResNet-18 for images of 32×32 pixels, the network of the paper's Table 2."""
+"""Residual networks for images of 32×32 pixels: ResNet-18, of the paper's Table 2, and the small ResNet-20."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from torch import Tensor, nn
@@ -33,14 +34,27 @@ def resnet18(*, width: float = 1.0, classes: int = 10) -> nn.Sequential:
     >>> sum(p.numel() for p in resnet18().parameters())
     11173962
     """
-    channels = [round(width * c) for c in (64, 128, 256, 512)]
+    return _resnet([round(width * c) for c in (64, 128, 256, 512)], depth=2, classes=classes)
+
+
+def resnet20(*, width: float = 1.0, classes: int = 10) -> nn.Sequential:
+    """Return ResNet-20, three stages of 16, 32 and 64 channels; with 1×1 shortcuts where the shape changes.
+
+    >>> sum(p.numel() for p in resnet20().parameters())
+    272474
+    """
+    return _resnet([round(width * c) for c in (16, 32, 64)], depth=3, classes=classes)
+
+
+def _resnet(channels: Sequence[int], *, depth: int, classes: int) -> nn.Sequential:
+    inputs = channels[0]
     layers: list[nn.Module] = [
-        nn.Conv2d(3, channels[0], 3, padding=1, bias=False),
-        nn.BatchNorm2d(channels[0]),
+        nn.Conv2d(3, inputs, 3, padding=1, bias=False),
+        nn.BatchNorm2d(inputs),
         nn.ReLU(inplace=True),
     ]
-    inputs = channels[0]
     for stage, outputs in enumerate(channels):
-        layers += [BasicBlock(inputs, outputs, stride=1 if stage == 0 else 2), BasicBlock(outputs, outputs, stride=1)]
-        inputs = outputs
+        for block in range(depth):
+            layers.append(BasicBlock(inputs, outputs, stride=2 if stage > 0 and block == 0 else 1))
+            inputs = outputs
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
