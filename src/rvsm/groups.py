@@ -155,8 +155,8 @@ class Block(Grouping):
     size: int = 4
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"size of a block must be at least 1 but is {self.size}")
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise ValueError(f"size of a block must be a whole number ≥ 1 but is {self.size!r}")
 
     def norms(self, w: Tensor) -> Tensor:
         """Return the norm over ``size`` output channels at each position."""

@@ -86,10 +86,9 @@ class Statistics:
             f"  {layer.threshold:10.3g}  {'-' if layer.lam is None else format(layer.lam, '10.3g'):>10}"
             for layer in self.layers
         ]
-        total = (
-            f"{self.sparsity:.2%} of the sparsified weights are zero, {self.sparsity_of_all:.2%} of all"
-            f" {self.parameters:,} parameters; ‖w − u‖ = {self.gap:.4g}"
-        )
+        others = self.parameters - sum(layer.weights for layer in self.layers)
+        of_all = f", {self.sparsity_of_all:.2%} of all {self.parameters:,} parameters" if others else ""
+        total = f"{self.sparsity:.2%} of the sparsified weights are zero{of_all}; ‖w − u‖ = {self.gap:.4g}"
         return "\n".join([head, *rows, total])
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from math import isfinite
+from numbers import Real
 from typing import Self
 
 import torch
@@ -43,7 +44,7 @@ class Penalty(ABC):
 
 def require_positive(name: str, value: float) -> None:
     """Raise unless ``value`` is a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number > 0 but is {value!r}")
     if not (isfinite(value) and value > 0):
         raise ValueError(f"{name} must be > 0 and finite but is {value}")

@@ -12,7 +12,7 @@ from rvsm.splitting.base import Method
 from rvsm.splitting.budget import require_share
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named
-from rvsm.splitting.options import Overrides, require_lam
+from rvsm.splitting.options import Overrides
 from rvsm.splitting.rates import require_no_overshoot
 from rvsm.splitting.selection import smallest
 
@@ -36,7 +36,7 @@ class ADMM(Method):
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
-        overrides: options of single layers; "beta" stands for ρ.
+        overrides: options of single layers: "rho", "groups", and "penalty" or "sparsity", whichever ADMM is given.
 
     Reference: Dinh & Xin, section 3.3; Zhang et al., "A systematic DNN weight pruning framework using ADMM", 2018.
 
@@ -59,7 +59,6 @@ class ADMM(Method):
     ) -> None:
         if (penalty is None) == (sparsity is None):
             raise ValueError("give ADMM either a penalty with its λ, or a sparsity for its hard constraint")
-        require_lam(penalty)
         if sparsity is not None:
             require_share(sparsity)
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
@@ -72,18 +71,20 @@ class ADMM(Method):
             include=include,
             exclude=exclude,
             overrides=overrides,
+            overridable=["rho", "groups", "sparsity" if penalty is None else "penalty"],
         )
         self.interval = interval
         for layer in self.layers:
-            assert layer.beta is not None
-            require_positive("rho", layer.beta)
+            require_positive("rho", self._rho(layer))
             if penalty is None and layer.sparsity is None:
                 layer.sparsity = sparsity
 
+    def settings(self) -> dict[str, str]:
+        """Return the interval."""
+        return {**super().settings(), "interval": repr(self.interval)}
+
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Make sure that no step overshoots, and begin with u = prox(w), z = 0."""
-        for layer, lr in moving:
-            require_no_overshoot(lr, self._rho(layer), layer.name)
+        """Begin with u = prox(w), z = 0."""
         for layer, _ in moving:
             if layer.name not in self.memory.setdefault("z", {}):
                 self.memory["z"][layer.name] = torch.zeros_like(layer.w)
@@ -91,6 +92,8 @@ class ADMM(Method):
 
     def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Pull w by ηρ(w − u + z/ρ)."""
+        for layer, lr in moving:
+            require_no_overshoot(lr, self._rho(layer), layer.name)
         for layer, lr in moving:
             u, z = self.memory["u"][layer.name], self.memory["z"][layer.name]
             layer.w.lerp_(u.sub(z, alpha=1 / self._rho(layer)), lr * self._rho(layer))

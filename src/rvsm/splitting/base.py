@@ -2,8 +2,8 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -23,7 +23,7 @@ from rvsm.splitting.naming import Named, select, unwrap
 from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.statistics import measure
-from rvsm.splitting.support import Support, unpack
+from rvsm.splitting.support import Support, is_held, unpack
 
 Output = Literal["u", "masked"]
 
@@ -58,6 +58,7 @@ class Method(ABC):
         include: Iterable[str] | None = None,
         exclude: Iterable[str] | None = None,
         overrides: Overrides | None = None,
+        overridable: Sequence[str],
         example_input: Tensor | tuple[Any, ...] | None = None,
     ) -> None:
         self._model = unwrap(model) if isinstance(model, nn.Module) else None
@@ -68,14 +69,17 @@ class Method(ABC):
         self.memory: dict[str, dict[str, Tensor]] = {}
         self.gradient_scale = 1.0
         self._finalized = False
+        self._lent = False  # whether the model holds the sparse copy for the time of a block
         self._optimizer: Optimizer | None = None
         self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
         self._hooks: StepHooks | None = None
         self._support: Support | None = None
         self._awaiting: dict[str, Tensor] | None = None  # a loaded support, packed, until there are weights to fix
+        named = budget is not None
         for layer in self.layers:
-            layer.penalty, layer.beta, layer.groups = as_penalty(penalty), beta, as_groups(groups)
-        override(self.layers, overrides or {})
+            layer.penalty = None if penalty is None else as_penalty(penalty, named=named)
+            layer.beta, layer.groups = beta, as_groups(groups)
+        override(self.layers, {} if overrides is None else overrides, overridable, named=named)
         for layer in self.layers:
             layer.group_sizes()  # raises where the shape does not fit the grouping
             layer.template = layer.penalty
@@ -105,14 +109,18 @@ class Method(ABC):
         """Return the step that this method passes to the proximal operator of a layer."""
         return 1.0
 
+    def settings(self) -> dict[str, str]:
+        """Return the options that a saved state must share, beside those of each layer."""
+        return {"budget": repr(self.budget)}
+
     def follow(self, budget: Budget) -> None:
         """Set each layer's λ when it is time to look at the weights; begin to heal when it is time for that."""
         if self._support is not None:
             return
         if budget.phase(self.step) == "heal":
-            self.fix_support(budget.zeros(self.held, budget.sparsity))
+            self.fix_support(budget.zeros(self.acting, budget.sparsity))
         elif budget.looks(self.step):
-            self._set_thresholds(budget.cutoffs(self.held, budget.target(self.step)))
+            self._set_thresholds(budget.cutoffs(self.acting, budget.target(self.step)))
 
     # Attaching
 
@@ -130,7 +138,7 @@ class Method(ABC):
             )
         for name in groups:
             require_trainable(name, tensors[name])
-        self._require_alone(optimizer, groups)
+        self._require_alone(optimizer, {name: tensors[name] for name in groups})
         if self.budget is not None:
             self.budget.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
         if left_out := [name for name in tensors if name not in groups]:
@@ -146,12 +154,19 @@ class Method(ABC):
         self._hooks = StepHooks(optimizer, self._before, self._after)
         _attached.setdefault(optimizer, WeakSet()).add(self)
         if self._support is not None:
-            self._support.follow(optimizer)
+            self._support.clear_momentum(optimizer)
         self._fix_awaiting()
         return self
 
+    def release(self) -> None:
+        """Detach, and let go of the zeros that healing or finalizing holds: they may grow again."""
+        self.detach()
+        if self._support is not None:
+            self._support.remove()
+            self._support = None
+
     def detach(self) -> None:
-        """Stop acting on the optimizer. The sparse copy can still be evaluated and finalized."""
+        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay."""
         if self._hooks is not None:
             self._hooks.remove()
         if self._optimizer is not None:
@@ -163,6 +178,12 @@ class Method(ABC):
         """The budget's phase in the next step; None without a budget."""
         return None if self.budget is None else self.budget.phase(self.step)
 
+    @property
+    def acting(self) -> list[Layer]:
+        """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
+        free = [layer for layer in self.held if layer.w.requires_grad]
+        return [layer for layer in free if layer.trained] or free
+
     def learning_rate(self, layer: Layer) -> float:
         """Return the present learning rate of a layer, 0 if it has none."""
         if self._optimizer is None or layer.param_group is None:
@@ -172,8 +193,11 @@ class Method(ABC):
     def _before(self, optimizer: Optimizer) -> None:
         if self._finalized:
             return
+        self._require_not_lent("step the optimizer")
         self.gradient_scale = gradient_scale(optimizer)
         moving = self._moving()
+        for layer, _ in moving:
+            layer.trained = True
         self.prepare(moving)
         if self.budget is not None:
             self.follow(self.budget)
@@ -201,9 +225,15 @@ class Method(ABC):
                 raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
         return {layer.name: parameters[layer.name] for layer in self.layers}
 
-    def _require_alone(self, optimizer: Optimizer, names: Iterable[str]) -> None:
+    def _require_alone(self, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+        for name, w in tensors.items():
+            if self._support is None and is_held(w):
+                raise RuntimeError(
+                    f"zeros of {name!r} are held by an earlier method or by keep_zeros; before attaching another, call"
+                    " release() on the method, or remove() on what keep_zeros returned"
+                )
         for other in _attached.get(optimizer, ()):
-            if shared := {layer.name for layer in other.held} & set(names):
+            if shared := {layer.name for layer in other.held} & tensors.keys():
                 raise RuntimeError(
                     f"the optimizer already has a {other.name} attached that acts on {min(shared)!r}; detach it first,"
                     " or give the two methods different layers with include=[...]"
@@ -211,40 +241,51 @@ class Method(ABC):
 
     def _set_thresholds(self, thresholds: Sequence[float]) -> None:
         """Give each layer the λ of a threshold; a threshold of zero penalises nothing."""
-        for layer, t in zip(self.held, thresholds, strict=True):
+        for layer, t in zip(self.acting, thresholds, strict=True):
             if layer.template is not None:
                 layer.penalty = layer.template.with_threshold(t, self.prox_step(layer)) if t > 0 else None
 
     def fix_support(self, masks: Mapping[str, Tensor]) -> None:
-        """Fix the support: the weights under these masks are zero from now on, and the pull is off."""
+        """Fix the support: the weights under these masks are zero from now on, and nothing is penalised any more."""
         if self._support is not None:
             self._support.remove()
-        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held)
+        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held if layer.name in masks)
         if self._last_optimizer is not None and (optimizer := self._last_optimizer()) is not None:
-            self._support.follow(optimizer)
+            self._support.clear_momentum(optimizer)
+        self.memory.clear()
+        for layer in self.held:
+            layer.penalty = None
 
     def _fix_awaiting(self) -> None:
         if self._awaiting is not None and self.held:
-            self.fix_support({layer.name: unpack(self._awaiting[layer.name], layer.w) for layer in self.held})
+            held = [layer for layer in self.held if layer.name in self._awaiting]
+            self.fix_support({layer.name: unpack(self._awaiting[layer.name], layer.w) for layer in held})
             self._awaiting = None
 
     # The sparse copy
 
-    def sparse_weights(
-        self, *, output: Output = "u", recalibrate: Batches | None = None
-    ) -> AbstractContextManager[None]:
+    @contextmanager
+    def sparse_weights(self, *, output: Output = "u", recalibrate: Batches | None = None) -> Iterator[None]:
         """Put the sparse copy into the model for the time of a ``with`` block.
 
         On leaving, also by an exception, the weights, all buffers, all modes and the random states come back bit for
-        bit; training goes on as if nothing had been evaluated.
+        bit; training goes on as if nothing had been evaluated. During the ramp of a budget the copy is as sparse as the
+        ramp has come.
 
         Args:
             output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
             recalibrate: batches to estimate the batch-norm statistics of the sparse network from.
 
         """
-        copies = {layer.name: self._output(layer, output) for layer in self._checked()}
-        return written(self.held, copies, self._model, recalibrate)
+        self._require_not_lent("enter it again")
+        layers = self._checked()
+        copies = {layer.name: self._output(layer, output) for layer in layers}
+        with written(layers, copies, self._model, recalibrate):
+            self._lent = True
+            try:
+                yield
+            finally:
+                self._lent = False
 
     def finalize(self, *, output: Output = "u", recalibrate: Batches | None = None) -> None:
         """Write the sparse copy into the model for good, and keep its zeros at zero.
@@ -259,6 +300,7 @@ class Method(ABC):
         """
         if self._finalized:
             raise RuntimeError("already finalized: the model holds its zeros; train it on, or save it")
+        self._require_not_lent("finalize")
         layers = self._checked()
         penalties = [layer.penalty for layer in layers]
         try:
@@ -270,7 +312,6 @@ class Method(ABC):
                 layer.penalty = penalty
             raise
         self.fix_support({name: u == 0 for name, u in copies.items()})
-        self.memory.clear()
         self._finalized = True
         if self.budget is not None and self.step < self.budget.steps:
             warnings.warn(
@@ -279,22 +320,27 @@ class Method(ABC):
                 " of steps",
                 stacklevel=2,
             )
+        if idle := [layer.name for layer in self.held if layer.w.requires_grad and not layer.trained and self.step]:
+            warnings.warn(
+                f"{len(idle)} weights never had a gradient and stay as they are: {', '.join(idle[:5])}", stacklevel=2
+            )
         if changed and recalibrate is None:
             warn_if_stale(self._model)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
+        layers = self.acting
         if self.budget is None:
-            return {layer.name: self._output(layer, output) for layer in self.held}
+            return {layer.name: self._output(layer, output) for layer in layers}
         if self._support is None:
-            self.prepare(self._moving())
-            self._set_thresholds(self.budget.cutoffs(self.held, self.budget.sparsity))
-        zeros = self.budget.zeros(self.held, self.budget.sparsity)
-        return {layer.name: self._output(layer, output).masked_fill(zeros[layer.name], 0) for layer in self.held}
+            self._set_thresholds(self.budget.cutoffs(layers, self.budget.sparsity))
+        zeros = self.budget.zeros(layers, self.budget.sparsity)
+        return {layer.name: self._output(layer, output).masked_fill(zeros[layer.name], 0) for layer in layers}
 
     @torch.no_grad()
     def statistics(self) -> Statistics:
         """Return sparsity, gap, λ and threshold of each layer, for the sparse copy at the present w."""
+        self._require_not_lent("measure it")
         everything = None if self._model is None else list(self._model.parameters())
         return measure(self._checked(), self._copy, self.prox_step, everything)
 
@@ -309,19 +355,31 @@ class Method(ABC):
         return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
 
     def _checked(self) -> list[Layer]:
-        """Return the held layers, after making sure that they hold numbers."""
+        """Return the layers to act on, after making sure that they hold numbers."""
         if not self.held:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
-        for layer in self.held:
+        for layer in self.acting:
             require_finite(layer)
-        return self.held
+        return self.acting
+
+    def _require_not_lent(self, action: str) -> None:
+        if self._lent:
+            raise RuntimeError(
+                f"the model holds its sparse copy until the sparse_weights block ends; {action} after it"
+            )
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
+            " another for the copied model, and carry the state over by state_dict()"
+        )
 
     # The state
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name."""
         return {
-            **state.header(self.name, self.layers),
+            **state.header(self.name, self.settings(), self.layers),
             "step": self.step,
             "finalized": self._finalized,
             "support": dict(self._awaiting or {}) if self._support is None else self._support.packed(),
@@ -330,7 +388,8 @@ class Method(ABC):
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Take the state of an object of the same method and model, before or after attaching."""
-        state.check(saved, self.name, self.layers)
+        self._require_not_lent("load a state")
+        state.check(saved, self.name, self.settings(), self.layers)
         state.restore(saved, self.layers)
         by_name = {layer.name: layer.w for layer in self.layers}
         self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])

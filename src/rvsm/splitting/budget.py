@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
@@ -53,14 +54,17 @@ class Budget:
 
     def __post_init__(self) -> None:
         require_share(self.sparsity)
-        if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"steps must be a whole number of optimizer steps ≥ 1 but is {self.steps!r}")
+        for name in ("steps", "every"):
+            value = getattr(self, name)
+            if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
+                raise ValueError(f"{name} must be a whole number of optimizer steps ≥ 1 but is {value!r}")
+        for name in ("ramp", "heal", "floor"):
+            if not isinstance(getattr(self, name), Real):
+                raise TypeError(f"{name} must be a number but is {getattr(self, name)!r}")
         if not (self.ramp >= 0 and self.heal >= 0 and self.ramp + self.heal <= 1):
             raise ValueError(f"ramp and heal must be ≥ 0 and add up to at most 1 but are {self.ramp} and {self.heal}")
         if not 0 <= self.floor < 1:
             raise ValueError(f"floor must be in [0, 1) but is {self.floor}")
-        if self.every is not None and self.every < 1:
-            raise ValueError(f"every must be at least 1 but is {self.every}")
         for name, value, choices in (("scope", self.scope, ("global", "layer")), ("by", self.by, ("weights", "flops"))):
             if value not in choices:
                 raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
@@ -92,14 +96,16 @@ class Budget:
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
         """Return the threshold of each layer for which the share ``target`` of all is zero."""
         candidates = [self._candidates(layer) for layer in layers]
-        counts = self._counts(layers, candidates, target)
+        counts, common = self._counts(layers, candidates, target)
+        wanted = [common if layer.sparsity is None else None for layer in layers]
         return [
-            c.cutoff(count) * self._scale(layer) for layer, c, count in zip(layers, candidates, counts, strict=True)
+            c.cutoff(count, t) * self._scale(layer)
+            for layer, c, count, t in zip(layers, candidates, counts, wanted, strict=True)
         ]
 
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
         """Return a mask of the weights of each layer that are to be zero, counted exactly."""
-        counts = self._counts(layers, [self._candidates(layer) for layer in layers], target)
+        counts, _ = self._counts(layers, [self._candidates(layer) for layer in layers], target)
         return {
             layer.name: layer.spread(smallest(layer.magnitudes(layer.w.detach()), count))
             for layer, count in zip(layers, counts, strict=True)
@@ -129,8 +135,10 @@ class Budget:
                 " change the sparsity, the floor or the overrides"
             )
 
-    def _counts(self, layers: Sequence[Layer], candidates: Sequence[Candidates], target: float) -> list[int]:
-        """Return how many groups of each layer go for the sparsity ``target``, on the way to the budget's own.
+    def _counts(
+        self, layers: Sequence[Layer], candidates: Sequence[Candidates], target: float
+    ) -> tuple[list[int], float | None]:
+        """Return how many groups of each layer go for the sparsity ``target``, and the common threshold, if any.
 
         Layers with a sparsity of their own follow the same ramp to it; the others make up the rest.
         """
@@ -142,12 +150,14 @@ class Budget:
         free = [i for i, layer in enumerate(layers) if layer.sparsity is None] if self.scope == "global" else []
         taken = sum(c.cost_of(counts[i]) for i, c in enumerate(candidates) if i not in free)
         wanted = target * sum(c.total for c in candidates)
+        common = None
         if free:
             pool = [candidates[i] for i in free]
             within = min(max(wanted - taken, 0.0), sum(c.cost_of(c.limit) for c in pool))
-            for i, count in zip(free, together(pool, within), strict=True):
+            taken_together, common = together(pool, within)
+            for i, count in zip(free, taken_together, strict=True):
                 counts[i] = count
-        return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)]
+        return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
 
     def _candidates(self, layer: Layer) -> Candidates:
         """Return the groups of a layer by magnitude, with their cost."""
@@ -167,6 +177,12 @@ class Budget:
 
 def require_share(sparsity: float, of: str = "") -> None:
     """Raise unless a sparsity is a share in [0, 1)."""
+    if isinstance(sparsity, bool) or not isinstance(sparsity, Real):
+        raise TypeError(f"sparsity must be a number in [0, 1) but is {sparsity!r}{of}")
     if not 0 <= sparsity < 1:
         hint = f"; for {sparsity:g} % write {sparsity / 100:g}" if 1 < sparsity < 100 else ""
         raise ValueError(f"sparsity must be in [0, 1) but is {sparsity}{of}{hint}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from rvsm.groups import Element, Grouping
+from rvsm.groups import Channel, Element, Grouping
 from rvsm.penalties import Grouped, Penalty
 
 # Elementwise work goes through the weights in blocks that stay in the cache between two kernels.
@@ -27,7 +27,9 @@ class Layer:
         sparsity: a target of its own, if it has one.
         multiplications: how often each weight is multiplied per example.
         param_group: the index of the optimizer's parameter group; None if the optimizer does not train it.
-        transposed: 0, or the number of groups of a transposed convolution, whose weight is [in, out, *kernel].
+        trained: whether it has had a gradient; what never has one is not counted in a budget.
+        convolution_groups: the number g of groups of a convolution.
+        transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
 
     """
 
@@ -40,7 +42,9 @@ class Layer:
     sparsity: float | None = None
     multiplications: float = 1.0
     param_group: int | None = None
-    transposed: int = 0
+    trained: bool = False
+    convolution_groups: int = 1
+    transposed: bool = False
 
     def at(self, w: Tensor) -> "Layer":
         """Return this layer with another tensor in the place of its parameter."""
@@ -55,7 +59,7 @@ class Layer:
         """Return the proximal operator of this layer's penalty and groups at ``w``, or at one of its blocks."""
         if self.penalty is None:
             return w.clone()
-        return self._swapped(Grouped(self.penalty, self.groups).prox(self._swapped(w), step))
+        return self._restored(Grouped(self.penalty, self.groups).prox(self._oriented(w), step))
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield views that cover w, small enough to stay in the cache; w as a whole if its weights are grouped."""
@@ -69,26 +73,47 @@ class Layer:
         """Return λP(u)."""
         if self.penalty is None:
             return 0.0
-        return float(Grouped(self.penalty, self.groups).value(self._swapped(u)))
+        return float(Grouped(self.penalty, self.groups).value(self._oriented(u)))
 
     def magnitudes(self, w: Tensor) -> Tensor:
         """Return the magnitude of each group of ``w``."""
-        return self.groups.magnitudes(self._swapped(w))
+        return self.groups.magnitudes(self._oriented(w))
 
     def group_sizes(self) -> Tensor:
         """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
-        return self.groups.sizes(self._swapped(self.w))
+        return self.groups.sizes(self._oriented(self.w))
 
     def spread(self, values: Tensor) -> Tensor:
         """Give each weight the value of its group, in the memory order of w."""
-        spread = self.groups.spread(values, self._swapped(self.w))
-        return torch.empty_like(self.w, dtype=values.dtype).copy_(self._swapped(spread))
+        spread = self.groups.spread(values, self._oriented(self.w))
+        return torch.empty_like(self.w, dtype=values.dtype).copy_(self._restored(spread))
 
-    def _swapped(self, w: Tensor) -> Tensor:
-        """Change a transposed convolution's [in, out/g, *kernel] into a convolution's [out, in/g, *kernel], or back."""
-        if not self.transposed or self.elementwise:
+    def _oriented(self, w: Tensor) -> Tensor:
+        """Bring a weight into the order [out, in, *kernel] in which groups are defined."""
+        if self.elementwise:
             return w
-        return w.reshape(self.transposed, -1, *w.shape[1:]).transpose(1, 2).flatten(0, 1)
+        w = _swap(w, self.convolution_groups) if self.transposed else w
+        if self._by_input:
+            # [out, in/g] holds the input channels of each group in turn; [out/g, in] has one column for each of them.
+            w = w.reshape(self.convolution_groups, -1, *w.shape[1:]).transpose(0, 1).flatten(1, 2)
+        return w
+
+    def _restored(self, w: Tensor) -> Tensor:
+        """Undo `_oriented`."""
+        if self.elementwise:
+            return w
+        if self._by_input:
+            w = w.reshape(w.shape[0], self.convolution_groups, -1, *w.shape[2:]).transpose(0, 1).flatten(0, 1)
+        return _swap(w, self.convolution_groups) if self.transposed else w
+
+    @property
+    def _by_input(self) -> bool:
+        return self.convolution_groups > 1 and isinstance(self.groups, Channel)
+
+
+def _swap(w: Tensor, groups: int) -> Tensor:
+    """Change a transposed convolution's [in, out/g, *kernel] into a convolution's [out, in/g, *kernel], or back."""
+    return w.reshape(groups, -1, *w.shape[1:]).transpose(1, 2).flatten(0, 1)
 
 
 def _flat(w: Tensor) -> Tensor | None:

@@ -60,13 +60,14 @@ class Magnitude(Method):
             include=include,
             exclude=exclude,
             overrides=overrides,
+            overridable=["groups", "sparsity"],
             example_input=example_input,
         )
 
     def follow(self, budget: Budget) -> None:
         """Fix the support anew at each look, to the sparsity that the ramp has reached."""
         if budget.looks(self.step):
-            self.fix_support(budget.zeros(self.held, budget.target(self.step)))
+            self.fix_support(budget.zeros(self.acting, budget.target(self.step)))
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return w, which is sparse already."""

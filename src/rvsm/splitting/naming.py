@@ -1,8 +1,8 @@
 """Which parameters a user means."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,10 +34,10 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     """
     if isinstance(model, nn.Module):
         parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
-        eligible = dict(_eligible(unwrap(model)))
+        eligible: dict[str, nn.Module | None] = dict(_eligible(unwrap(model)))
     else:
         parameters = _checked_pairs(model)
-        eligible = dict.fromkeys(parameters, 0)
+        eligible = dict.fromkeys(parameters)
     patterns = None if include is None else _patterns("include", include)
     chosen = list(eligible)
     if patterns is not None:
@@ -56,7 +56,16 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
         if isinstance(w, nn.parameter.UninitializedParameter):
             raise ValueError(f"{name!r} has no shape yet; run one batch through the model before sparsifying it")
         if w.numel():
-            layers.setdefault(id(w), Layer(name, w, transposed=eligible.get(name, 0)))
+            module = eligible.get(name)
+            layers.setdefault(
+                id(w),
+                Layer(
+                    name,
+                    w,
+                    convolution_groups=module.groups if isinstance(module, _ConvNd) else 1,
+                    transposed=isinstance(module, _ConvTransposeNd),
+                ),
+            )
     if not layers:
         raise ValueError(
             "found no weights to sparsify: expected convolutions, linear layers or attention projections"
@@ -65,7 +74,7 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     return list(layers.values())
 
 
-def match(patterns: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, pattern) for each pattern, in order, and each name that it matches; a pattern must match one."""
     known = list(names)
     for pattern in patterns:
@@ -75,8 +84,8 @@ def match(patterns: Mapping[str, Any], names: Iterable[str]) -> Iterator[tuple[s
         yield from ((name, pattern) for name in matched)
 
 
-def _eligible(model: nn.Module) -> Iterator[tuple[str, int]]:
-    """Yield the names of weights that the type rule selects, with the groups of transposed convolutions (else 0)."""
+def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the names of the weights that the type rule selects, with their modules."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, _ConvNd | nn.Linear):
             weights = ["weight"]
@@ -84,10 +93,16 @@ def _eligible(model: nn.Module) -> Iterator[tuple[str, int]]:
             weights = ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
         else:
             continue
-        transposed = module.groups if isinstance(module, _ConvTransposeNd) else 0
         for weight in weights:
+            name = f"{prefix}.{weight}" if prefix else weight
             if module._parameters.get(weight) is not None:
-                yield f"{prefix}.{weight}" if prefix else weight, transposed
+                yield name, module
+            elif weight == "weight":
+                warnings.warn(
+                    f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not"
+                    " sparsified; remove the parametrization first, or name its parts with include=[...]",
+                    stacklevel=5,
+                )
 
 
 def _checked_pairs(pairs: Named) -> dict[str, Tensor]:
@@ -98,14 +113,20 @@ def _checked_pairs(pairs: Named) -> dict[str, Tensor]:
         raise TypeError(f"{expected} but got {type(pairs).__name__}") from None
     for pair in listed:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and torch.is_tensor(pair[1])):
-            raise TypeError(f"{expected} but the iterable holds {type(pair).__name__}; pass model.named_parameters()")
-    return dict(listed)
+            raise TypeError(f"{expected} but the iterable holds {type(pair).__name__}; pass the module itself")
+    named = dict(listed)
+    if len(named) < len(listed):
+        raise ValueError("two of the parameters have the same name; give each its own")
+    return named
 
 
 def _patterns(argument: str, patterns: Iterable[str]) -> list[str]:
     if isinstance(patterns, str):
         raise TypeError(f"{argument} must be a list of patterns but is the string {patterns!r}; write [{patterns!r}]")
-    return list(patterns)
+    listed = list(patterns)
+    if not all(isinstance(pattern, str) for pattern in listed):
+        raise TypeError(f"{argument} must be a list of patterns on parameter names but is {listed!r}")
+    return listed
 
 
 def _require_match(argument: str, patterns: list[str], names: list[str], parameters: Mapping[str, Tensor]) -> None:

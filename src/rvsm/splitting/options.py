@@ -10,27 +10,24 @@ from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import match
 
 Overrides = Mapping[str, Mapping[str, Any]]
-"""Options of single layers: a shell pattern on parameter names → some of penalty, beta, groups, sparsity."""
-
-_OVERRIDABLE = ("penalty", "beta", "groups", "sparsity")
+"""Options of single layers: a shell pattern on parameter names → the options that the method knows."""
 
 
-def as_penalty(penalty: Penalty | str | None) -> Penalty | None:
-    """Return a penalty from itself or from its name in the registry (with λ = 1, which a budget replaces)."""
+def as_penalty(penalty: Penalty | str, *, named: bool) -> Penalty:
+    """Return a penalty from itself, or from its name in the registry where ``named`` is allowed.
+
+    A penalty by name has λ = 1, which a budget replaces; without a budget nothing would.
+    """
     if isinstance(penalty, str):
         if penalty not in PENALTIES:
             raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}")
+        if not named:
+            example = f"{PENALTIES[penalty].__name__}(lam=...)"
+            raise ValueError(f"penalty {penalty!r} needs a λ here, where no sparsity sets it: write {example}")
         return PENALTIES[penalty](lam=1.0)
-    if penalty is not None and not isinstance(penalty, Penalty):
+    if not isinstance(penalty, Penalty):
         raise TypeError(f"penalty must be an object such as rvsm.L0(lam=1e-6), or a name, but is {penalty!r}")
     return penalty
-
-
-def require_lam(penalty: Penalty | str | None) -> None:
-    """Raise if a penalty is given by name where nothing sets its λ."""
-    if isinstance(penalty, str):
-        known = as_penalty(penalty)
-        raise ValueError(f"penalty {penalty!r} needs a λ here: write rvsm.{type(known).__name__}(lam=...)")
 
 
 def as_groups(groups: Grouping | str) -> Grouping:
@@ -47,6 +44,8 @@ def as_groups(groups: Grouping | str) -> Grouping:
 def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None, *, ramp: float = 0.5) -> Budget | None:
     """Return the target that a user gave by its two main numbers, or as a whole; None if there is none."""
     if budget is not None:
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a rvsm.Budget(sparsity, steps) but is {budget!r}")
         if sparsity is not None or steps is not None:
             raise ValueError("give either budget= or sparsity= and steps=, not both")
         return budget
@@ -59,19 +58,21 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None, 
     return Budget(sparsity=sparsity, steps=steps, ramp=ramp)
 
 
-def override(layers: Sequence[Layer], overrides: Overrides) -> None:
-    """Give layers their own options; where several patterns match, later ones win."""
+def override(layers: Sequence[Layer], overrides: Overrides, known: Sequence[str], *, named: bool) -> None:
+    """Give layers their own options, of those that the method knows; where several patterns match, later ones win."""
+    if not (isinstance(overrides, Mapping) and all(isinstance(options, Mapping) for options in overrides.values())):
+        raise TypeError(f"overrides must be like {{'fc.*': {{'{known[0]}': ...}}}} but is {overrides!r}")
     by_name = {layer.name: layer for layer in layers}
     for name, pattern in match(overrides, by_name):
         options, layer = overrides[pattern], by_name[name]
-        if unknown := sorted(set(options) - set(_OVERRIDABLE)):
+        if unknown := sorted(set(options) - set(known)):
             raise ValueError(
-                f"overrides: unknown option {unknown[0]!r} for {pattern!r}; choose from {', '.join(_OVERRIDABLE)}"
+                f"overrides: unknown option {unknown[0]!r} for {pattern!r}; choose from {', '.join(known)}"
             )
         if "penalty" in options:
-            layer.penalty = as_penalty(options["penalty"])
+            layer.penalty = as_penalty(options["penalty"], named=named)
         layer.groups = as_groups(options.get("groups", layer.groups))
-        layer.beta = options.get("beta", layer.beta)
-        layer.sparsity = options.get("sparsity", layer.sparsity)
-        if layer.sparsity is not None:
-            require_share(layer.sparsity, f" for {name!r}")
+        layer.beta = options.get("beta", options.get("rho", layer.beta))
+        if "sparsity" in options:
+            require_share(options["sparsity"], f" for {name!r}")
+            layer.sparsity = options["sparsity"]

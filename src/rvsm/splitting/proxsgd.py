@@ -9,7 +9,7 @@ from rvsm.penalties import Penalty
 from rvsm.splitting.base import Method
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named
-from rvsm.splitting.options import Overrides, require_lam
+from rvsm.splitting.options import Overrides
 
 
 class ProxSGD(Method):
@@ -44,7 +44,8 @@ class ProxSGD(Method):
         exclude: Iterable[str] | None = None,
         overrides: Overrides | None = None,
     ) -> None:
-        require_lam(penalty)
+        if penalty is None:
+            raise TypeError("penalty is missing: give an object such as rvsm.L1(lam=1e-4)")
         super().__init__(
             model,
             penalty=penalty,
@@ -52,6 +53,7 @@ class ProxSGD(Method):
             include=include,
             exclude=exclude,
             overrides=overrides,
+            overridable=["penalty", "groups"],
         )
 
     def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:

@@ -12,8 +12,8 @@ from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named
-from rvsm.splitting.options import Overrides, as_budget, require_lam
-from rvsm.splitting.rates import peak_learning_rates, relaxation, require_no_overshoot
+from rvsm.splitting.options import Overrides, as_budget
+from rvsm.splitting.rates import require_enough_steps, require_no_overshoot
 
 
 class RVSM(Method):
@@ -34,8 +34,9 @@ class RVSM(Method):
         sparsity: the share of zeros over the sparsified weights at the end; needs ``steps``.
         steps: the number of optimizer steps of the whole training.
         budget: the target with all its options, instead of ``sparsity`` and ``steps``.
-        pull: the total pull η₀·β·steps, η₀ being a parameter group's peak learning rate: 6 by default if the budget
-            heals, else 30.
+        pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
+            pull Σηβ is about this number whatever the optimizer. 30 by default, which is close to the paper's 33 in
+            Table 1, or a quarter of the steps if that is less.
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
         the
             u of the step before, as Algorithm 1 is printed, and can cycle for ever.
@@ -88,12 +89,15 @@ class RVSM(Method):
         target = as_budget(sparsity, steps, budget)
         if order not in ("proof", "printed"):
             raise ValueError(f"unknown order {order!r}; choose from proof, printed")
-        if target is None:
-            require_lam(penalty)
-        if target is None and pull is not None:
-            raise ValueError("pull= sets β for a target sparsity; without one, give beta=")
         if pull is not None:
             require_positive("pull", pull)
+            if target is None or beta is not None:
+                raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
+        if target is not None and beta is None:
+            pull = min(30.0, target.steps / 4) if pull is None else pull
+            require_enough_steps(pull, target.steps)
+        if penalty is None:
+            raise TypeError("penalty is missing: give an object such as rvsm.L0(lam=1e-6), or a name with sparsity=")
         super().__init__(
             model,
             penalty=penalty,
@@ -103,29 +107,36 @@ class RVSM(Method):
             include=include,
             exclude=exclude,
             overrides=overrides,
+            overridable=["penalty", "beta", "groups", *(["sparsity"] if target else [])],
             example_input=example_input,
         )
-        self.order, self.decoupled = order, decoupled
-        self._pull = pull
+        self.order, self.decoupled, self.pull = order, decoupled, pull
+        self._by_pull = {layer.name for layer in self.layers if layer.beta is None}
         for layer in self.layers:
             if layer.beta is not None:
                 require_positive("beta", layer.beta)
             elif target is None:
                 raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
 
+    def settings(self) -> dict[str, str]:
+        """Return the budget, the order, whether the pull is decoupled, and its total."""
+        mine = {"order": self.order, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
+        return {**super().settings(), **mine}
+
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Set β where it was left to the total pull, and make sure that no step overshoots."""
-        if self.budget is not None and self._optimizer is not None and any(layer.beta is None for layer in self.held):
-            peaks = peak_learning_rates(self._optimizer)
-            total = self._pull or (6.0 if self.budget.heal > 0 else 30.0)
-            for layer in self.held:
-                if layer.beta is None:
-                    layer.beta = relaxation(total, peaks[layer.param_group or 0], self.budget.steps)
+        """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         for layer, lr in moving:
-            require_no_overshoot(lr, self._beta(layer), layer.name)
+            if layer.name in self._by_pull and lr > 0:
+                assert self.budget is not None
+                assert self.pull is not None
+                beta = self.pull / (lr * self.budget.steps)
+                if layer.beta is None or beta < layer.beta:
+                    self._change_beta(layer, beta)
 
     def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Pull w towards u by ηβ(w − u)."""
+        for layer, lr in moving:
+            require_no_overshoot(lr, self._beta(layer), layer.name)
         for layer, lr in moving:
             if self.order == "printed":
                 u = self._u_of_last_step(layer)
@@ -159,6 +170,13 @@ class RVSM(Method):
             assert layer.w.grad is not None
             layer.w.grad.add_(layer.w - u, alpha=self._beta(layer) * self.gradient_scale)
 
+    def _change_beta(self, layer: Layer, beta: float) -> None:
+        """Change β and keep the threshold: λ follows."""
+        t = None if layer.penalty is None else layer.penalty.threshold(self.prox_step(layer))
+        layer.beta = beta
+        if t is not None and layer.penalty is not None:
+            layer.penalty = layer.penalty.with_threshold(t, self.prox_step(layer))
+
     def _beta(self, layer: Layer) -> float:
-        # Before the first step β may be unknown; then no penalty is active yet, and any β gives the same u.
+        # Unknown until the first step with a learning rate above zero; until then nothing is pulled, and any will do.
         return 1.0 if layer.beta is None else layer.beta

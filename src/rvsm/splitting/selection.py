@@ -58,19 +58,23 @@ class Candidates:
         exact = self.magnitudes.dtype.type(threshold)
         return min(int(self.magnitudes.searchsorted(exact, side="right" if inclusive else "left")), self.limit)
 
-    def cutoff(self, count: int) -> float:
-        """Return a threshold that takes the ``count`` smallest groups, and lets the next one survive a rounding."""
+    def cutoff(self, count: int, wanted: float | None = None) -> float:
+        """Return a threshold that takes the ``count`` smallest groups, and lets the next one survive a rounding.
+
+        It is the ``wanted`` one if that takes them; else as near to it as can be; without a wish, between the two.
+        """
         if count == 0:
             return 0.0
         last = float(self.magnitudes[count - 1])
         if count == len(self.magnitudes):
             return last
         following = float(self.magnitudes[count])
-        return min((last + following) / 2, following * (1 - 16 * float(np.finfo(self.magnitudes.dtype).eps)))
+        most = following * (1 - 16 * float(np.finfo(self.magnitudes.dtype).eps))
+        return min((last + following) / 2 if wanted is None else max(wanted, last), most)
 
 
-def together(layers: Sequence[Candidates], target: float) -> list[int]:
-    """Return how many groups of each layer one common threshold takes, so that the cost of all is ``target``.
+def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], float]:
+    """Return how many groups of each layer one common threshold takes, so that the cost of all is ``target``; and it.
 
     Groups that tie at the threshold are taken in the order of the layers until the target is met.
     """
@@ -90,7 +94,7 @@ def together(layers: Sequence[Candidates], target: float) -> list[int]:
         most = layer.below(high, inclusive=True)
         counts[i] = min(max(layer.count_for(taken + missing), counts[i]), most)
         missing -= layer.cost_of(counts[i]) - taken
-    return counts
+    return counts, high
 
 
 def smallest(magnitudes: Tensor, count: int) -> Tensor:

@@ -11,62 +11,120 @@ from rvsm.splitting.layers import Layer
 _FORMAT = 1
 
 
-def header(method: str, layers: Sequence[Layer]) -> dict[str, Any]:
+def header(method: str, settings: Mapping[str, str], layers: Sequence[Layer]) -> dict[str, Any]:
     """Return the part of a state by which it is recognised, with the λ and β of each layer."""
     return {
         "format": _FORMAT,
         "method": method,
+        "settings": dict(settings),
         "layers": {
             layer.name: {
                 "shape": list(layer.w.shape),
+                "penalty": repr(layer.template),
+                "groups": repr(layer.groups),
+                "sparsity": layer.sparsity,
                 "beta": layer.beta,
                 "lam": None if layer.penalty is None else layer.penalty.lam,
+                "trained": layer.trained,
             }
             for layer in layers
         },
     }
 
 
-def check(saved: Mapping[str, Any], method: str, layers: Sequence[Layer]) -> None:
-    """Raise, before anything is changed, if a saved state is not of this method and these layers."""
-    keys = ("format", "method", "layers", "step", "finalized", "support", "memory")
-    if not isinstance(saved, Mapping) or (absent := [key for key in keys if key not in saved]):
-        lacking = f" without {', '.join(absent)}" if isinstance(saved, Mapping) else ""
-        raise ValueError(f"expected the state_dict() of a {method} but got a {type(saved).__name__}{lacking}")
+def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], layers: Sequence[Layer]) -> None:
+    """Raise, before anything is changed, if a saved state is not of this method, these options and these layers."""
+    _check_shape(saved, method)
     if saved["format"] != _FORMAT:
         raise ValueError(
             f"expected a state of format {_FORMAT} but got {saved['format']!r}; use the rvsm that wrote it"
         )
     if saved["method"] != method:
         raise ValueError(f"expected the state of a method {method!r} but got that of {saved['method']!r}")
-    ours, theirs = {layer.name: list(layer.w.shape) for layer in layers}, saved["layers"]
+    ours, theirs = {layer.name: layer for layer in layers}, saved["layers"]
     missing, unexpected = sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys())
     if missing or unexpected:
         raise ValueError(
             "the state is of another model or another selection of layers:"
             f" missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
         )
-    for name, shape in ours.items():
-        if list(theirs[name]["shape"]) != shape:
-            raise ValueError(f"the state's {name!r} has shape {theirs[name]['shape']} but the model's has {shape}")
-        _check_tensors(saved, name, shape)
-
-
-def _check_tensors(saved: Mapping[str, Any], name: str, shape: list[int]) -> None:
-    for kind, kept in saved["memory"].items():
-        if name in kept and list(kept[name].shape) != shape:
+    for name, layer in ours.items():
+        if list(theirs[name]["shape"]) != list(layer.w.shape):
             raise ValueError(
-                f"the state's {kind} of {name!r} has shape {list(kept[name].shape)} but should have {shape}"
+                f"the state's {name!r} has shape {theirs[name]['shape']} but the model's has {list(layer.w.shape)}"
             )
-    packed = saved["support"].get(name)
-    if packed is not None and (packed.dtype != torch.uint8 or packed.numel() != (torch.Size(shape).numel() + 7) // 8):
-        raise ValueError(f"the state's support of {name!r} does not have one bit for each of its weights")
+        own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
+        for option, value in own.items():
+            _require_same(f"{option} of {name!r}", theirs[name][option], value)
+        _check_numbers(theirs[name], name)
+    for option, value in settings.items():
+        _require_same(option, saved["settings"].get(option), value)
+    _check_tensors(saved, ours)
 
 
 def restore(saved: Mapping[str, Any], layers: Sequence[Layer]) -> None:
     """Give the layers the λ and β of a saved state."""
     for layer in layers:
         entry = saved["layers"][layer.name]
-        layer.beta = entry["beta"]
-        lam = entry["lam"]
+        layer.beta, layer.trained, lam = entry["beta"], entry["trained"], entry["lam"]
         layer.penalty = None if lam is None or layer.template is None else replace(layer.template, lam=lam)
+
+
+def _check_shape(saved: Any, method: str) -> None:
+    """Raise unless a state has all its parts, each of the right kind."""
+    kinds: dict[str, type] = {
+        "format": int,
+        "method": str,
+        "settings": Mapping,
+        "layers": Mapping,
+        "step": int,
+        "finalized": bool,
+        "support": Mapping,
+        "memory": Mapping,
+    }
+    if not isinstance(saved, Mapping):
+        raise ValueError(f"expected the state_dict() of a {method} but got a {type(saved).__name__}")
+    for key, kind in kinds.items():
+        if not isinstance(saved.get(key), kind):
+            raise ValueError(
+                f"expected the state_dict() of a {method} but its {key!r} is {type(saved.get(key)).__name__}, not"
+                f" {kind.__name__}"
+            )
+    keys = ("shape", "penalty", "groups", "sparsity", "beta", "lam", "trained")
+    for name, entry in saved["layers"].items():
+        if not isinstance(entry, Mapping) or any(key not in entry for key in keys):
+            raise ValueError(f"the state's entry of {name!r} is damaged; it should have {', '.join(keys)}")
+    if saved["step"] < 0:
+        raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")
+
+
+def _check_numbers(entry: Mapping[str, Any], name: str) -> None:
+    for key in ("beta", "lam"):
+        value = entry[key]
+        if value is not None and not (isinstance(value, float | int) and 0 < value < float("inf")):
+            raise ValueError(f"the state's {key} of {name!r} must be > 0 and finite but is {value!r}")
+
+
+def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer]) -> None:
+    for kind, kept in saved["memory"].items():
+        if kind not in ("u", "z") or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
+            raise ValueError(f"the state's memory {kind!r} is not that of these layers")
+        for name, value in kept.items():
+            if not torch.is_tensor(value) or value.shape != layers[name].w.shape:
+                raise ValueError(
+                    f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].w.shape)}"
+                )
+    for name, packed in saved["support"].items():
+        bits = layers[name].w.numel() if name in layers else -1
+        if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:
+            raise ValueError(f"the state's support of {name!r} does not have one bit for each of its weights")
+    if saved["finalized"] and not saved["support"]:
+        raise ValueError("the state is of a finalized method but has no support; it is damaged")
+
+
+def _require_same(option: str, theirs: object, ours: object) -> None:
+    if theirs != ours:
+        raise ValueError(
+            f"the state was made with another {option}: {theirs}, but here it is {ours}; construct the method with the"
+            " same arguments"
+        )

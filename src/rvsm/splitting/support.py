@@ -1,26 +1,33 @@
 """The fixed support: zeros that stay zero.
 
-One mechanism serves healing, `finalize` and fine-tuning. A weight stays exactly zero when it is zero, its gradient is
-zero and its momentum is zero: then no elementwise optimizer moves it, weight decay included. The gradients are masked
-by hooks on the parameters themselves, so that this holds for any optimizer made later, too.
+One mechanism serves healing, `finalize` and fine-tuning. The gradients of the zeros are masked, by hooks on the
+parameters, so that clipping and momentum do not see them; and after each step of any optimizer that trains such a
+parameter, whichever it is and whenever it was made, the zeros are written again. The second alone would keep them; the
+first keeps the rest of the training clean.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from rvsm.splitting.naming import Named, select
+
+_zeros: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
+"""Every parameter that is held, anywhere in the process, and the mask of its zeros."""
 
 
 class Support:
     """Holds chosen weights of some parameters at zero until `remove` is called."""
 
     def __init__(self, zeros: Iterable[tuple[str, Tensor, Tensor]]) -> None:
-        """Zero the weights and start to mask their gradients; ``zeros`` are (name, parameter, mask of zeros)."""
+        """Zero the weights and begin to hold them; ``zeros`` are (name, parameter, mask of zeros)."""
         self._held: dict[str, tuple[Tensor, Tensor]] = {name: (w, mask) for name, w, mask in zeros}
         self._handles: list[RemovableHandle] = []
         for w, mask in self._held.values():
@@ -31,32 +38,28 @@ class Support:
             if w.requires_grad:
                 handle = w.register_post_accumulate_grad_hook(_mask_gradient(mask))  # type: ignore[no-untyped-call]
                 self._handles.append(handle)
+            _zeros[w] = mask
+        _watch_optimizers()
 
     def packed(self) -> dict[str, Tensor]:
         """Return the mask of zeros of each parameter, a bit for each weight."""
         return {name: pack(mask) for name, (_, mask) in self._held.items()}
 
-    def follow(self, optimizer: Optimizer) -> None:
-        """Clear the optimizer's momentum at the zeros, and zero them after each of its steps.
-
-        The second matters only for optimizers that mix the entries of a tensor, as Muon does.
-        """
+    def clear_momentum(self, optimizer: Optimizer) -> None:
+        """Clear what an optimizer remembers of the zeros."""
         for w, mask in self._held.values():
             for state in optimizer.state.get(w, {}).values():
                 if torch.is_tensor(state) and state.shape == w.shape:
                     state.masked_fill_(mask.to(state.device), 0)
-        self._handles.append(optimizer.register_step_post_hook(lambda *_: self._project()))
 
     def remove(self) -> None:
         """Let the weights go."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-
-    @torch.no_grad()
-    def _project(self) -> None:
         for w, mask in self._held.values():
-            w.masked_fill_(mask.to(w.device), 0)
+            if _zeros.get(w) is mask:
+                del _zeros[w]
 
 
 def keep_zeros(
@@ -76,6 +79,11 @@ def keep_zeros(
     """
     layers = select(model, include, exclude)
     return Support((layer.name, layer.w, layer.w.detach() == 0) for layer in layers)
+
+
+def is_held(w: Tensor) -> bool:
+    """Return whether some support holds zeros of a parameter."""
+    return w in _zeros
 
 
 def pack(mask: Tensor) -> Tensor:
@@ -101,3 +109,20 @@ def _mask_gradient(mask: Tensor) -> Callable[[Tensor], None]:
             w.grad.masked_fill_(mask.to(w.grad.device), 0)
 
     return hook
+
+
+@torch.no_grad()
+def _write_zeros(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    for group in optimizer.param_groups:
+        for w in group["params"]:
+            if (mask := _zeros.get(w)) is not None:
+                w.masked_fill_(mask.to(w.device), 0)
+
+
+_watching: list[RemovableHandle] = []
+
+
+def _watch_optimizers() -> None:
+    """Write the zeros after every optimizer's steps, from the first support on."""
+    if not _watching:
+        _watching.append(register_optimizer_step_post_hook(_write_zeros))

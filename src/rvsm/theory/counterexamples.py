@@ -1,0 +1,102 @@
+"""The small runs that decide statements, each as a function, for statements and pictures alike."""
+
+from math import pi, sqrt
+
+import torch
+from torch import Tensor
+
+from rvsm.penalties import L0, L1, Penalty
+from rvsm.theory.network import curvature
+from rvsm.theory.simulate import simulate
+from rvsm.theory.sweep import beta_bound, starts, truths
+from rvsm.theory.trajectory import Order, Setting, Trajectory
+
+
+def two_cycle(
+    penalty: Penalty | None = None, *, truth_angle: float = 1.2, order: Order = "printed", steps: int = 400
+) -> Trajectory:
+    """Run counterexample 1: in the printed order w alternates between two points for ever, in the proof's it converges.
+
+    All hypotheses hold with δ = 1: d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth.
+    """
+    truth, start = (_direction(angle) for angle in (truth_angle, truth_angle + 1.3))
+    chosen = L0(lam=0.36 * 0.066) if penalty is None else penalty
+    return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order)
+
+
+def rising_angle(*, steps: int = 400) -> Trajectory:
+    """Run counterexample 2: ℓ1 from w⁰ = w* = (.8, .6), whose angle to w* can only rise."""
+    truth = torch.tensor([0.8, 0.6], dtype=torch.float64)
+    setting = Setting(L1(lam=0.1 * 0.5 / sqrt(2)), k=2, beta=0.1, eta=1 / (0.1 + float(curvature(2))))
+    return simulate(setting, truth, truth, steps=steps)
+
+
+def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2) -> float:
+    """Return θ¹ − θ⁰ of counterexample 3: ℓ0, half of the entries just above the threshold, β a multiple of its bound.
+
+    w⁰, w* and u are in one plane, with w⁰ between the others and θ⁰ = π − δ: the worst case of the paper's proof.
+    """
+    beta = multiple * beta_bound(k=k, delta=delta)
+    half = torch.arange(d) < d // 2
+    w = torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double() / sqrt(d)
+    across = torch.where(half, -1.0, 1.0).double() / sqrt(d)  # away from u
+    axis = w / w.norm()
+    across = across - (across @ axis) * axis
+    across = across / across.norm()
+    angle = torch.tensor(pi - delta, dtype=torch.float64)
+    truth = angle.cos() * axis + angle.sin() * across
+    # A small step: to first order in η the turn is η times what pulls w across itself.
+    penalty = L0(lam=1.0).with_threshold(1 / sqrt(d), 1 / beta)
+    path = simulate(Setting(penalty, k=k, beta=beta, eta=1e-3 / (beta + float(curvature(k)))), truth, w, steps=1)
+    return float(path.theta[1] - path.theta[0])
+
+
+def all_entries_below_threshold(*, steps: int = 600) -> Trajectory:
+    """Run ℓ1 with w* = (1, 1)/√2, k = 2, μ = .9/√2 and β at its bound for δ = 1: u ends empty though μ < 1/√d."""
+    beta = beta_bound(k=2, delta=1.0)
+    truth = torch.full((2,), sqrt(0.5), dtype=torch.float64)
+    setting = Setting(L1(lam=0.9 / sqrt(2) * beta), k=2, beta=beta, eta=1 / (beta + float(curvature(2))))
+    return simulate(setting, truth, torch.tensor([1.0, 0.2], dtype=torch.float64), steps=steps)
+
+
+def equal_entries(d: int, *, k: int, beta: float, steps: int = 800) -> Trajectory:
+    """Run ℓ1 with w* = (1, …, 1)/√d and μ = .5/√d, where w̄ and ū are parallel to w* and all error is radial."""
+    truth = torch.full((d,), 1 / sqrt(d), dtype=torch.float64)
+    start = truth.clone()
+    start[0] += 0.3
+    setting = Setting(L1(lam=0.5 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
+    return simulate(setting, truth, start, steps=steps, every=steps)
+
+
+def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajectory, Tensor]:
+    """Run counterexample 4: k = 128, β = .1 (bound .0021 for δ = 1), d = 10, ℓ1; return also the truths."""
+    generator = torch.Generator().manual_seed(0)
+    truth = truths(seeds, 10, generator)
+    theta = torch.linspace(0.1, pi - 1, seeds, dtype=torch.float64)
+    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
+    setting = Setting(L1(lam=0.5 / sqrt(10) * 0.1), k=128, beta=0.1, eta=1 / (0.1 + float(curvature(128))))
+    return simulate(setting, truth, start, steps=steps, every=50), truth
+
+
+def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
+    """Run ℓ0 from ‖w⁰‖ > 2‖w*‖ at θ⁰ = π − δ, half of the entries just above the threshold: θ leaves π − δ.
+
+    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1.
+    """
+    beta = beta_bound(k=k, delta=delta)
+    penalty = L0(lam=0.9 / sqrt(d) * beta)
+    t = penalty.threshold(1 / beta)
+    half = torch.arange(d) < d // 2
+    w = t * torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double()
+    axis = w / w.norm()
+    across = torch.where(half, -1.0, 1.0).double()
+    across = across - (across @ axis) * axis
+    across = across / across.norm()
+    angle = torch.tensor(pi - delta, dtype=torch.float64)
+    truth = angle.cos() * axis + angle.sin() * across
+    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20)
+
+
+def _direction(angle: float) -> Tensor:
+    a = torch.tensor(angle, dtype=torch.float64)
+    return torch.stack([a.cos(), a.sin()])

@@ -1,0 +1,72 @@
+"""The verdicts that this version of the project is known to give.
+
+A difference means that the core, the laboratory or the mathematics has changed. No statement ever looks here.
+"""
+
+from collections.abc import Iterable
+
+from rvsm.theory.verdict import Outcome, Verdict
+
+EXPECTED: dict[str, tuple[Outcome, bool | None]] = {
+    "lemma-1": ("holds", None),
+    "simploss": ("holds", None),
+    "thresholding": ("holds", None),
+    "moreau": ("holds", None),
+    "admm-multiplier": ("holds", None),
+    "loss-of-u": ("fails", True),
+    "lipschitz-iterates": ("holds", None),
+    "theorem-lagrangian": ("holds", None),
+    "theorem-i": ("holds", None),
+    "theorem-ii": ("holds", None),
+    "theorem-iii-angle": ("holds", None),
+    "theorem-iii-error": ("holds", None),
+    "monotone-angle": ("fails", True),
+    "beta-too-large": ("holds", None),
+    "corollary-1.1-identity": ("holds", None),
+    "corollary-1.1-cap": ("holds with correction", True),
+    "shrinkage": ("holds", None),
+    "corollary-1.2": ("holds with correction", True),
+    "corollary-1.2-printed": ("fails", True),
+    "gradient": ("holds", None),
+    "critical-points": ("holds", None),
+    "critical-points-k1": ("holds", None),
+    "lipschitz-coplanar": ("holds", None),
+    "lipschitz-everywhere": ("holds", None),
+    "closed-strip": ("fails", True),
+    "descent": ("holds", None),
+    "descent-step": ("holds", None),
+    "descent-printed-l1": ("holds with correction", True),
+    "descent-printed-l0": ("fails", True),
+    "beta-bound": ("holds", None),
+    "thresholding-angle": ("holds", None),
+    "sine-relation": ("holds", None),
+    "not-all-small": ("fails", True),
+    "error-sin-gamma": ("fails", True),
+}
+"""Statement → its verdict, and whether its correction passes (None if it has none)."""
+
+
+def differences(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return a sentence for each verdict that is not as expected; an empty list if all are.
+
+    >>> from rvsm.theory.statements import run
+    >>> differences(run(["gradient"], quick=True))
+    []
+    """
+    found = []
+    for verdict in verdicts:
+        expected = EXPECTED.get(verdict.statement)
+        if expected is None:
+            found.append(f"{verdict.statement}: {verdict.verdict}, but no expectation is recorded for it")
+        elif (verdict.verdict, verdict.correction_holds) != expected:
+            found.append(
+                f"{verdict.statement}: expected “{_told(*expected)}” but found"
+                f" “{_told(verdict.verdict, verdict.correction_holds)}” (margin {verdict.margin:.2g})"
+            )
+    return found
+
+
+def _told(outcome: Outcome, correction_holds: bool | None) -> str:
+    if correction_holds is None:
+        return outcome
+    return f"{outcome}; its correction {'holds' if correction_holds else 'fails'}"

@@ -1,0 +1,19 @@
+"""The laboratory's pictures. Only these need matplotlib."""
+
+from collections.abc import Callable
+
+from rvsm.pages import Figure
+from rvsm.theory.pictures.convergence import descent, error_against_beta
+from rvsm.theory.pictures.data import batches, finite_samples, second_layer
+from rvsm.theory.pictures.hypotheses import beta_and_start, opposite, threshold
+from rvsm.theory.pictures.outputs import sparsity_against_error
+from rvsm.theory.pictures.portrait import phase_portrait
+
+PICTURES: dict[str, list[Callable[[], Figure | list[Figure]]]] = {
+    "Theorem 1": [descent, error_against_beta],
+    "Descent": [phase_portrait],
+    "Claims in the text": [sparsity_against_error],
+    "Outside the hypotheses": [beta_and_start, threshold, opposite],
+    "Beyond the paper": [finite_samples, batches, second_layer],
+}
+"""What to draw, by the section of the page that it belongs to."""

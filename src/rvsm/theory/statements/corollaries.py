@@ -1,0 +1,155 @@
+"""Corollaries 1.1 and 1.2: the limit as a shrinkage of the truth, and the other penalties."""
+
+from math import pi
+
+import torch
+from torch import Tensor
+
+from rvsm.theory.counterexamples import large_start, two_cycle
+from rvsm.theory.network import angle, coefficients
+from rvsm.theory.statements.descent import ROUNDING
+from rvsm.theory.statements.theorem import CONVERGED
+from rvsm.theory.sweep import Runs, Sweep, column, worst
+from rvsm.theory.verdict import Check, Verdict, check, judge
+
+
+def identity(sweep: Sweep) -> Verdict:
+    """Check the identity with the C that ∇f gives, at the limits of ℓ1."""
+    residual, c, cases = _identity(sweep, "l1")
+    return judge(
+        "corollary-1.1-identity",
+        where="Corollary 1.1",
+        claim="w* = (kπ/(π−θ))β(w̄ − S(w̄)) + C w̄ with C > 0",
+        printed=check(1 - residual / CONVERGED) & check(c),
+        evidence=f"{cases} limits of ℓ1: residual ≤ {float(residual.max()):.1e}, C from {float(c.min()):.3f} to"
+        f" {float(c.max()):.3f}",
+    )
+
+
+def cap(sweep: Sweep) -> Verdict:
+    """Compare C with its printed cap, with the cap for δ < π/2, and with the cap that always holds."""
+    runs = tuple(part for part in sweep.proof if part.only("l1").any())
+    c, always, printed, small = [], [], [], []
+    for part in runs:
+        chosen = part.only("l1")
+        shrink = 1 - 2 * part.k * part.mu * part.beta * part.d**0.5
+        # With 1 − 2kλ√d ≤ 0 the interval (0, 1/(1 − 2kλ√d)) is empty, and the slack is that of the denominator.
+        slack = torch.where(shrink > 0, 1 / shrink - _constant(part), shrink)
+        printed.append(slack[chosen])
+        small.append(slack[chosen & (part.delta < pi / 2)])
+        always.append(((pi - part.theta.sin()) / (pi - part.theta) - _constant(part))[chosen])
+        c.append(_constant(part)[chosen])
+    slack = torch.cat(printed)
+    return judge(
+        "corollary-1.1-cap",
+        where="Corollary 1.1",
+        claim="C < 1/(1−2kλ√d)",
+        printed=check(slack),
+        evidence=f"for δ = 2.2 > π/2 the cap is empty, 1−2kλ√d = {float(slack.min()):.3f}; for δ < π/2 it holds with a"
+        f" slack ≥ {float(torch.cat(small).min()):.4f} ({len(torch.cat(small))} limits); C ≤ (π−sin θ)/(π−θ) always"
+        f" (slack ≥ {float(torch.cat(always).min()):.1e})",
+        correction="with δ < π/2 as a further hypothesis; without it, C ≤ (π−sin θ̄)/(π−θ̄)",
+        corrected=check(torch.cat(small)) & check(torch.cat(always), tolerance=CONVERGED),
+        mends=True,
+        counterexample=worst(runs, slack) | {"1-2kλ√d": float(slack.min())},
+    )
+
+
+def shrinkage(sweep: Sweep) -> Verdict:
+    """Compare the signs of w̄ and w*, and the supports of ū and w*."""
+    flipped = false_positives = 0
+    leak, cases = 0.0, 0
+    for part in sweep.proof:
+        on = part.truth != 0
+        flipped += int((on & (part.w.sign() != part.truth.sign())).sum())
+        false_positives += int((~on & (part.u != 0)).sum())
+        leak = max(leak, float(torch.where(on, 0.0, part.w.abs()).max()))
+        cases += len(part.k)
+    return judge(
+        "shrinkage",
+        where="Corollary 1.1",
+        claim="w̄ is, up to a scalar, a shrinkage of w*",
+        printed=check(-float(flipped)) & check(-float(false_positives)) & check(1 - leak / CONVERGED),
+        evidence=f"{cases} limits of all penalties: {flipped} signs differ from w*'s, {false_positives} entries of ū"
+        f" are non-zero where w* is zero, |w̄_i| ≤ {leak:.0e} there; so supp(ū) ⊆ supp(w*): no false positives",
+    )
+
+
+def other_penalties(sweep: Sweep) -> Verdict:
+    """Check all of Corollary 1.2 on ℓ0 and Tℓ1 in the proof's order; its monotone angle apart."""
+    names, runs = ("l0", "tl1"), sweep.proof
+    residual, _, cases = _identity(sweep, *names)
+    turn = column(runs, "angle_rise", *names)
+    far = column(runs, "angle_rise_far", *names)
+    over = column(runs, "angle_max", *names) - (pi - column(runs, "delta", *names))
+    rest = _rest(sweep, residual) & check(-over, tolerance=1e-9) & check(-far[far > -torch.inf])
+    big = large_start()
+    leaves = float(big.theta.max() - big.theta[0])
+    return judge(
+        "corollary-1.2",
+        where="Corollary 1.2, proof's order",
+        claim="for ℓ0 and Tℓ1: ∇_wℒ(w̄,ū) = 0, ℒ and θ decrease monotonically, θ̄ < δ, and Corollary 1.1's equation",
+        printed=rest & check(ROUNDING - turn),
+        evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖: all but the monotone angle hold (θ rises by up to"
+        f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}); from"
+        f" ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ ℓ0 leaves θ ≤ π−δ by {leaves:.3f}",
+        correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖;"
+        " condition (iii) should use the penalty's own threshold t, √d·t < ‖w*‖",
+        corrected=rest & check(leaves),
+        mends=True,
+        counterexample=worst(tuple(part for part in runs if part.only(*names).any()), -turn)
+        | {"largest rise of θ in a step": float(turn.max())},
+    )
+
+
+def other_penalties_printed(sweep: Sweep) -> Verdict:
+    """Run counterexample 1 in both orders."""
+    printed, proof = two_cycle(steps=600), two_cycle(order="proof", steps=600)
+    last = printed.stationarity[-100:].min()
+    w = printed.w[-2:, 0, 0]
+    return judge(
+        "corollary-1.2-printed",
+        where="Corollary 1.2, Algorithm 1 as printed",
+        claim="for ℓ0 (wᵗ,uᵗ) converges sub-sequentially to a point with ∇_wℒ(w̄,ū) = 0",
+        printed=check(CONVERGED - last),
+        evidence=f"w alternates ({w[0, 0]:.5f},{w[0, 1]:.5f}) ↔ ({w[1, 0]:.5f},{w[1, 1]:.5f}), ‖∇_wℒ‖ ≥"
+        f" {float(last):.3f} after 500 steps; the proof's order ends at"
+        f" ({proof.w[-1, 0, 0, 0]:.5f},{proof.w[-1, 0, 0, 1]:.5f}) with ‖∇_wℒ‖ = {float(proof.stationarity[-1]):.0e}",
+        correction="use the proof's order",
+        corrected=check(CONVERGED - proof.stationarity[-1]),
+        counterexample={
+            "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
+            "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)", "alternates": w.tolist(),
+        },
+    )  # fmt: skip
+
+
+def _rest(sweep: Sweep, residual: Tensor) -> Check:
+    names, runs = ("l0", "tl1"), sweep.proof
+    return (
+        check(1 - column(runs, "stationarity", *names) / CONVERGED)
+        & check(ROUNDING - column(runs, "lagrangian_rise", *names))
+        & check(column(runs, "delta", *names) - column(runs, "theta", *names))
+        & check(1 - residual / CONVERGED)
+    )
+
+
+def _constant(part: Runs) -> Tensor:
+    """Return C = π·C₁/(k(π−θ)), C₁ being the coefficient of w in k²∇f."""
+    a, b = coefficients(part.k)
+    inner = a - (part.k / pi * part.theta.sin() + b) / part.norm
+    return pi * inner / (part.k * (pi - part.theta))
+
+
+def _identity(sweep: Sweep, *names: str) -> tuple[Tensor, Tensor, int]:
+    """Return the residual of Corollary 1.1's equation, and C, at the limits of some penalties."""
+    residuals, constants = [], []
+    for part in sweep.proof:
+        chosen = part.only(*names)
+        theta = angle(part.w, part.truth)
+        pull = (part.k * pi / (pi - theta) * part.beta).unsqueeze(-1) * (part.w - part.u)
+        c = _constant(part)
+        residuals.append((part.truth - pull - c.unsqueeze(-1) * part.w).norm(dim=-1)[chosen])
+        constants.append(c[chosen])
+    residual = torch.cat(residuals)
+    return residual, torch.cat(constants), len(residual)

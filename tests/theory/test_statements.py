@@ -1,0 +1,155 @@
+"""Every statement gives the expected verdict, and a wrong formula changes the verdict of the statement it breaks."""
+
+import json
+import math
+import sys
+
+import pytest
+import torch
+
+import rvsm
+from rvsm.theory import EXPECTED, STATEMENTS, Sweep, Verdict, differences, network, run
+from rvsm.theory.verdict import Check, check, judge
+
+# The package has a function of the same name as the module.
+simulation = sys.modules["rvsm.theory.simulate"]
+
+
+@pytest.fixture(scope="module")
+def sweep() -> Sweep:
+    return Sweep(quick=True)
+
+
+def test_the_registry_and_the_expectations_have_the_same_keys() -> None:
+    assert list(STATEMENTS) == list(EXPECTED)
+
+
+@pytest.mark.parametrize("key", STATEMENTS)
+def test_the_verdict_is_as_expected(key: str, sweep: Sweep) -> None:
+    (verdict,) = run([key], sweep=sweep)
+    assert differences([verdict]) == []
+    assert verdict.statement == key
+    assert verdict.claim
+    assert verdict.where
+    assert verdict.evidence
+    assert math.isfinite(verdict.margin)
+    assert (verdict.margin >= 0) == (verdict.verdict == "holds")
+    if verdict.verdict != "holds":
+        assert verdict.counterexample
+        assert verdict.correction
+    assert Verdict(**json.loads(json.dumps(verdict.as_json(), allow_nan=False))) == verdict
+
+
+def without_sine(w, truth, *, k, at=None):
+    at = network.geometry(w, truth, k) if at is None else at
+    return (
+        gradient(w, truth, k=k, at=at)
+        + (at.truth_norm / at.norm * at.theta.sin() / (math.pi * at.k)).unsqueeze(-1) * w.double()
+    )
+
+
+gradient, loss, eigenvalues = network.gradient, network.loss, network.hessian_eigenvalues
+RVSM = rvsm.RVSM
+
+MUTANTS = {
+    "gradient without its sine": (network, "gradient", without_sine, ["gradient", "corollary-1.1-identity"]),
+    "gradient scaled": (
+        network,
+        "gradient",
+        lambda w, truth, **more: 1.01 * gradient(w, truth, **more),
+        ["gradient", "corollary-1.1-identity"],
+    ),
+    "loss without its constant": (
+        network,
+        "loss",
+        lambda w, truth, *, k, at=None: loss(w, truth, k=k, at=at) - 0.01,
+        ["simploss"],
+    ),
+    "g with the angle's sign changed": (
+        network,
+        "cross_moment",
+        lambda v, w: (
+            v.norm(dim=-1)
+            * w.norm(dim=-1)
+            * (network.angle(v, w).sin() + (math.pi + network.angle(v, w)) * network.angle(v, w).cos())
+            / (2 * math.pi)
+        ),
+        ["lemma-1"],
+    ),
+    "a curvature too small": (
+        network,
+        "curvature",
+        lambda k: 0.9 * network.coefficients(k)[0] / torch.as_tensor(k, dtype=torch.float64) ** 2,
+        ["descent-step"],
+    ),
+    "l0's threshold without its 2": (
+        rvsm.L0,
+        "threshold",
+        lambda self, step: math.sqrt(self.lam * step),
+        ["thresholding", "theorem-i", "moreau"],
+    ),
+    "Tl1's threshold in one regime": (
+        rvsm.TransformedL1,
+        "threshold",
+        lambda self, step: self.lam * step * (self.a + 1) / self.a,
+        ["thresholding"],
+    ),
+    "l1 with hard thresholding": (
+        rvsm.L1,
+        "prox",
+        lambda self, w, step: rvsm.L0(lam=self.lam).with_threshold(self.threshold(step), step).prox(w, step),
+        ["thresholding", "moreau", "theorem-i"],
+    ),
+    "the printed order for the proof's": (
+        simulation,
+        "RVSM",
+        lambda *args, order, **more: RVSM(*args, order="printed", **more),
+        ["moreau", "corollary-1.2-printed"],
+    ),
+    "the proof's order for the printed": (
+        simulation,
+        "RVSM",
+        lambda *args, order, **more: RVSM(*args, order="proof", **more),
+        ["descent-printed-l0", "corollary-1.2-printed"],
+    ),
+    "a pull of half the strength": (
+        rvsm.RVSM,
+        "_beta",
+        lambda self, layer: layer.beta / 2,
+        ["moreau"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_formula_is_caught(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, broken = MUTANTS[mutant]
+    monkeypatch.setattr(owner, name, wrong)
+    sweep = Sweep(quick=True)
+    for key in broken:
+        assert differences(run([key], sweep=sweep)), f"{key} does not see: {mutant}"
+
+
+def test_a_check_of_nothing_or_of_nan_does_not_pass() -> None:
+    with pytest.raises(RuntimeError, match="proves nothing"):
+        check(torch.empty(0))
+    assert not check(torch.tensor([1.0, math.nan])).passed
+    assert check(torch.tensor([0.5, -1e-12]), tolerance=1e-9).passed
+    assert Check(1.0, 2) & Check(-1.0, 3) == Check(-1.0, 5)
+
+
+def test_how_checks_become_verdicts() -> None:
+    good, bad = Check(0.1, 1), Check(-0.1, 1)
+    told = {"where": "here", "claim": "this", "evidence": "that"}
+    assert judge("x", printed=good, **told).verdict == "holds"
+    assert judge("x", printed=bad, **told).verdict == "fails"
+    assert judge("x", printed=bad, corrected=good, mends=True, **told).verdict == "holds with correction"
+    assert judge("x", printed=bad, corrected=bad, mends=True, **told).verdict == "fails"
+    found = judge("x", printed=bad, corrected=good, **told)
+    assert (found.verdict, found.correction_holds) == ("fails", True)
+    assert differences([found]) == ["x: fails, but no expectation is recorded for it"]
+
+
+def test_an_unknown_statement() -> None:
+    with pytest.raises(ValueError, match="unknown statement 'lemma-9'; choose from lemma-1"):
+        list(run(["lemma-9"]))
