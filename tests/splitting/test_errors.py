@@ -1,6 +1,7 @@
 """Bad input: a sentence that says what was expected, what came, and what to do; and nothing half done."""
 
 import copy
+import pickle
 import re
 
 import pytest
@@ -29,13 +30,48 @@ CONSTRUCTION = {
     "unknown penalty 'l3'; choose from l0, l1, tl1": lambda m: rvsm.RVSM(m, "l3", sparsity=0.5, steps=10),
     "unknown groups 'rows'; choose from element, filter": lambda m: rvsm.RVSM(m, L0, beta=1.0, groups="rows"),
     "unknown order 'prooof'; choose from proof, printed": lambda m: rvsm.RVSM(m, L0, beta=1.0, order="prooof"),
-    "penalty 'l0' needs a λ here: write rvsm.L0(lam=...)": lambda m: rvsm.RVSM(m, "l0", beta=1.0),
-    "penalty 'l1' needs a λ here: write rvsm.L1(lam=...)": lambda m: rvsm.ProxSGD(m, "l1"),
+    "penalty 'l0' needs a λ here, where no sparsity sets it: write L0(lam=...)": lambda m: rvsm.RVSM(m, "l0", beta=1.0),
+    "penalty 'l1' needs a λ here, where no sparsity sets it: write L1(lam=...)": lambda m: rvsm.ProxSGD(m, "l1"),
     "beta is missing for '0.weight'": lambda m: rvsm.RVSM(m, L0),
     "sparsity= needs steps=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5),
     "steps= belongs to a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, steps=10),
     "give either budget= or sparsity=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5, budget=rvsm.Budget(0.5, 10)),
     "pull= sets β for a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, pull=3.0),
+    "pull= sets β for a target sparsity: give it with": lambda m: rvsm.RVSM(
+        m, "l0", beta=1.0, pull=3.0, sparsity=0.5, steps=9
+    ),
+    "a total pull of 30 needs more than 30 steps but the budget has 20": lambda m: rvsm.RVSM(
+        m, "l0", pull=30, sparsity=0.5, steps=20
+    ),
+    "penalty is missing: give an object": lambda m: rvsm.RVSM(m, None, beta=1.0),
+    "penalty is missing: give an object such as rvsm.L1": lambda m: rvsm.ProxSGD(m, None),
+    "penalty 'l1' needs a λ here": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"4.*": {"penalty": "l1"}}),
+    "unknown option 'sparsity' for '4.*'; choose from penalty, beta, groups": lambda m: rvsm.RVSM(
+        m, L0, beta=1.0, overrides={"4.*": {"sparsity": 0.5}}
+    ),
+    "unknown option 'beta' for '4.*'; choose from penalty, groups": lambda m: rvsm.ProxSGD(
+        m, L0, overrides={"4.*": {"beta": 0.5}}
+    ),
+    "unknown option 'penalty' for '4.*'; choose from groups, sparsity": lambda m: rvsm.Magnitude(
+        m, sparsity=0.5, steps=9, overrides={"4.*": {"penalty": L0}}
+    ),
+    "unknown option 'penalty' for '4.*'; choose from rho, groups, sparsity": lambda m: rvsm.ADMM(
+        m, sparsity=0.5, rho=1.0, overrides={"4.*": {"penalty": L0}}
+    ),
+    "overrides must be like {'fc.*': {'penalty': ...}} but is {'4.*': 0.5}": lambda m: rvsm.RVSM(
+        m, L0, beta=1.0, overrides={"4.*": 0.5}
+    ),
+    "budget must be a rvsm.Budget(sparsity, steps) but is 0.9": lambda m: rvsm.RVSM(m, "l0", budget=0.9),
+    "sparsity must be a number in [0, 1) but is '0.9'": lambda m: rvsm.RVSM(m, "l0", sparsity="0.9", steps=9),
+    "ramp must be a number but is 'x'": lambda m: rvsm.Budget(0.5, 9, ramp="x"),
+    "every must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 9, every=2.5),
+    "size of a block must be a whole number ≥ 1 but is 2.5": lambda m: rvsm.Block(size=2.5),
+    "include must be a list of patterns on parameter names but is [0]": lambda m: rvsm.RVSM(
+        m, L0, beta=1.0, include=[0]
+    ),
+    "two of the parameters have the same name": lambda m: rvsm.RVSM(
+        [("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0
+    ),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
     "interval must be a whole number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
     "magnitude pruning needs sparsity=": rvsm.Magnitude,
@@ -94,8 +130,8 @@ def test_attaching_to_what_is_not_possible() -> None:
         method.attach(torch.optim.SGD(network().parameters(), lr=0.1))
     with pytest.raises(RuntimeError, match=r"not attached yet: call attach\(optimizer\) first"):
         method.finalize()
-    with pytest.raises(RuntimeError, match="not attached yet"):
-        method.sparse_weights()
+    with pytest.raises(RuntimeError, match="not attached yet"), method.sparse_weights():
+        pass
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     assert unharmed(model, optimizer)
     method.attach(optimizer)
@@ -170,17 +206,6 @@ def test_a_target_that_the_floor_forbids() -> None:
     assert unharmed(model, optimizer)
 
 
-def test_too_few_steps_or_no_learning_rate_for_a_pull() -> None:
-    for lr, steps, sentence in ((0.1, 5, "needs more than 6 steps"), (0.0, 50, "the learning rate is 0")):
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-        rvsm.RVSM(model, "l0", sparsity=0.5, steps=steps).attach(optimizer)
-        for p in model.parameters():
-            p.grad = torch.ones_like(p)
-        with pytest.raises(ValueError, match=sentence):
-            optimizer.step()
-
-
 def test_weights_that_are_not_finite() -> None:
     for bad in (torch.nan, torch.inf):
         model = network()
@@ -190,9 +215,55 @@ def test_weights_that_are_not_finite() -> None:
             model[4].weight[1, 2] = bad
         for p in model.parameters():
             p.grad = torch.zeros_like(p)
-        for act in (optimizer.step, method.sparse_weights, method.finalize, method.statistics):
+        for act in (optimizer.step, method.sparse_weights().__enter__, method.finalize, method.statistics):
             with pytest.raises(RuntimeError, match=r"the weights of '4\.weight' are not finite"):
                 act()
+
+
+def test_inside_the_block_the_model_is_lent() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    for act in (
+        optimizer.step,
+        method.finalize,
+        method.statistics,
+        method.sparse_weights().__enter__,
+        lambda: method.load_state_dict(method.state_dict()),
+    ):
+        with method.sparse_weights(), pytest.raises(RuntimeError, match="until the sparse_weights block ends"):
+            act()
+    method.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+
+
+def test_zeros_that_are_held_must_be_released_before_another_method() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    first = rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    first.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+    first.detach()
+    second = rvsm.RVSM(model, L0, beta=0.1)
+    with pytest.raises(RuntimeError, match=r"zeros of '0\.weight' are held by an earlier method"):
+        second.attach(optimizer)
+    first.release()
+    second.attach(optimizer)
+    support = rvsm.keep_zeros(network())
+    support.remove()
+
+
+def test_a_sparsifier_cannot_be_copied() -> None:
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"a RVSM cannot be copied or pickled.*by state_dict\(\)"):
+            duplicate(rvsm.RVSM(network(), L0, beta=0.1))
+
+
+def test_weights_computed_from_others_are_named() -> None:
+    model = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 2))
+    with pytest.warns(UserWarning, match=r"'0\.weight' is computed from other parameters"):
+        method = rvsm.RVSM(model, L0, beta=0.1)
+    assert [layer.name for layer in method.layers] == ["1.weight"]
 
 
 def test_finalizing_twice_and_unknown_outputs() -> None:
@@ -235,4 +306,27 @@ def test_states_of_something_else(name: str) -> None:
         method.load_state_dict({**state, "format": 2})
     with pytest.raises(ValueError, match="does not have one bit for each of its weights"):
         method.load_state_dict({**state, "support": {"0.weight": torch.zeros(1, dtype=torch.uint8)}})
+    entry = state["layers"]["0.weight"]
+    damages = [
+        {"layers": []},
+        {"memory": []},
+        {"support": None},
+        {"support": {"0.weight": 3}},
+        {"support": {"x": torch.zeros(1, dtype=torch.uint8)}},
+        {"layers": {**state["layers"], "0.weight": None}},
+        {"layers": {**state["layers"], "0.weight": {"shape": [8, 1, 3, 3]}}},
+        {"layers": {**state["layers"], "0.weight": {**entry, "lam": -1.0}}},
+        {"layers": {**state["layers"], "0.weight": {**entry, "beta": -1.0}}},
+        {"layers": {**state["layers"], "0.weight": {**entry, "penalty": "L1(lam=3)"}}},
+        {"settings": {**state["settings"], "budget": "Budget(0.3)"}},
+        {"step": "x"},
+        {"step": -5},
+        {"finalized": True},
+        {"memory": {"v": {}}},
+        {"memory": {"u": {"x": torch.zeros(1)}}},
+        {"memory": {"u": {"0.weight": torch.zeros(1)}}},
+    ]
+    for damage in damages:
+        with pytest.raises(ValueError, match=r"state|support"):
+            method.load_state_dict({**state, **damage})
     assert method.state_dict() == state, "a refused state changes nothing"

@@ -221,16 +221,44 @@ def test_overrides_act_on_single_layers() -> None:
     torch.testing.assert_close(weights[1].detach(), before[1] - 0.02 * 0.25 * (before[1] - strong.prox(before[1], 4.0)))
 
 
-def test_beta_from_the_total_pull_uses_each_groups_peak_learning_rate() -> None:
+def test_beta_follows_the_largest_learning_rate_so_far() -> None:
+    """Whatever makes the learning rate rise, the pull of a step is at most pull/steps, and the threshold stays."""
     model = network()
     _, opt, _ = parts(model, OPTIMIZERS["sgd"])
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(opt, max_lr=[0.4, 0.2], total_steps=100)
-    sparsifier = rvsm.RVSM(model, "l0", sparsity=0.5, steps=100).attach(opt)
-    for w in model.parameters():
-        w.grad = torch.zeros_like(w)
+    sparsifier = rvsm.RVSM(model, "l0", sparsity=0.5, steps=100, pull=6.0).attach(opt)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    peaks = [0.0, 0.0]
+    thresholds = []
+    for rates in ((0.0, 0.0), (1e-6, 0.0), (0.1, 0.02), (0.4, 0.2), (0.01, 0.3), (0.2, 0.2)):
+        for group, lr in zip(opt.param_groups, rates, strict=True):
+            group["lr"] = lr
+        opt.step()
+        peaks = [max(peak, lr) for peak, lr in zip(peaks, rates, strict=True)]
+        expected = [6 / (peak * 100) if peak else None for peak in peaks]
+        assert [layer.beta for layer in sparsifier.held] == expected
+        thresholds.append([layer.threshold for layer in sparsifier.statistics().layers])
+    # A look at every step of this short ramp would hide it: the weights have hardly moved between the last two.
+    assert thresholds[-1] == pytest.approx(thresholds[-2], rel=0.3)
+
+
+def test_the_threshold_stays_when_beta_changes() -> None:
+    model = network()
+    _, opt, _ = parts(model, OPTIMIZERS["sgd"])
+    budget = rvsm.Budget(0.5, 1000, every=400)
+    sparsifier = rvsm.RVSM(model, "tl1", budget=budget).attach(opt)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
     opt.step()
-    scheduler.step()
-    assert [layer.beta for layer in sparsifier.held] == [6 / (0.4 * 100), 6 / (0.2 * 100)]
+    sparsifier.step = 400
+    opt.step()
+    before = sparsifier.statistics().layers
+    opt.param_groups[0]["lr"] *= 7
+    opt.step()
+    after = sparsifier.statistics().layers
+    assert after[0].beta == pytest.approx(before[0].beta / 7)
+    assert after[0].threshold == pytest.approx(before[0].threshold, rel=1e-12)
+    assert after[1] == before[1] or after[1].lam == before[1].lam
 
 
 def test_regression_value_a_of_the_one_layer_network() -> None:

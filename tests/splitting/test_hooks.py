@@ -320,3 +320,43 @@ def test_loading_the_optimizers_state_while_attached() -> None:
         group["lr"] = 0.01
     optimizer.load_state_dict(saved)
     assert method.learning_rate(method.held[0]) == 0.01
+
+
+def test_what_is_frozen_later_or_never_used_is_left_alone_and_not_counted() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.frozen, self.idle = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.frozen(self.used(x).relu())
+
+    model = Partly()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    method = rvsm.RVSM(model, "l0", sparsity=0.5, steps=20).attach(optimizer)
+    idle = model.idle.weight.detach().clone()
+    for t in range(20):
+        if t == 10:
+            model.frozen.weight.requires_grad_(False)
+            frozen = model.frozen.weight.detach().clone()
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+    with pytest.warns(UserWarning, match=r"1 weights never had a gradient and stay as they are: idle\.weight"):
+        method.finalize()
+    assert torch.equal(model.idle.weight, idle)
+    assert torch.equal(model.frozen.weight, frozen)
+    assert int((model.used.weight == 0).sum()) == 32
+
+
+def test_a_learning_rate_raised_after_the_pull_has_ended() -> None:
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    method = rvsm.RVSM(model, "l0", sparsity=0.9, steps=20).attach(optimizer)
+    for t in range(20):
+        optimizer.param_groups[0]["lr"] = 1e-3 if t < 15 else 0.3
+        optimizer.zero_grad()
+        loss(model, t).backward()
+        optimizer.step()
+    method.finalize()
+    assert sum(int((p == 0).sum()) for p in (model[0].weight, model[3].weight)) == round(0.9 * (72 + 512))

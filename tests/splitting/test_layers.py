@@ -77,7 +77,7 @@ def test_transposed_convolutions_are_grouped_as_the_equivalent_convolution(convo
     layer = select(nn.Sequential(convolution(12, 6, 3, groups=groups)), None, None)[0]
     layer.groups = GROUPS[grouping]()
     w = layer.w.detach()
-    plain = Layer("plain", as_convolution(w, groups), groups=GROUPS[grouping]())
+    plain = Layer("plain", as_convolution(w, groups), groups=GROUPS[grouping](), convolution_groups=groups)
     magnitudes = plain.magnitudes(plain.w)
     assert int((layer.group_sizes() * torch.ones_like(magnitudes)).sum()) == w.numel()
     # The order of summation differs, and single weights keep the order of the transposed convolution.
@@ -121,3 +121,25 @@ def test_groups_that_do_not_fit_a_shape_are_refused_at_construction() -> None:
     model = nn.Sequential(nn.Linear(4, 4))
     with pytest.raises(ValueError, match="at least 2 dimensions"):
         rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0, groups="filter", include=["0.bias"])
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+@pytest.mark.parametrize("convolution", [nn.Conv2d, nn.ConvTranspose2d])
+def test_a_channel_of_a_grouped_convolution_is_what_reads_one_input_channel(convolution, groups: int) -> None:
+    model = convolution(8, 8, 3, groups=groups, bias=False)
+    layer = select(model, None, None)[0]
+    layer.groups = rvsm.Channel()
+    assert layer.magnitudes(model.weight.detach()).numel() == 8
+    for channel in range(8):
+        gone = torch.zeros(layer.magnitudes(model.weight.detach()).shape, dtype=torch.bool)
+        gone.view(-1)[channel] = True
+        with torch.no_grad():
+            kept = model.weight.clone()
+            x = torch.zeros(1, 8, 5, 5)
+            x[:, channel] = 1
+            model.weight.masked_fill_(layer.spread(gone), 0)
+            assert not model(x).any(), "the channel is not read any more"
+            x = 1 - x
+            blind = model(x)
+            model.weight.copy_(kept)
+            torch.testing.assert_close(blind, model(x))

@@ -104,7 +104,7 @@ def test_together_meets_the_target_to_half_a_group(
 ) -> None:
     pool = [candidates(*layer) for layer in drawn]
     target = share * sum(c.cost_of(c.limit) for c in pool)
-    counts = together(pool, target)
+    counts, _ = together(pool, target)
     assert all(0 <= count <= c.limit for count, c in zip(counts, pool, strict=True))
     achieved = sum(c.cost_of(count) for count, c in zip(counts, pool, strict=True))
     assert abs(achieved - target) <= max(max(costs) for _, costs, _ in drawn) / 2 + 1e-9
@@ -132,7 +132,7 @@ def test_together_is_the_nearest_part_of_one_sorted_list(
     allowed = [(m, i) for i, (own, _, _) in enumerate(layers) for m in sorted(own)[: pool[i].limit]]
     parts = [[i for _, i in sorted(allowed)[:n]] for n in range(len(allowed) + 1)]
     distance = [abs(sum(costs[i] for i in part) - target) for part in parts]
-    counts = together(pool, target)
+    counts, _ = together(pool, target)
     best = [[part.count(i) for i in range(len(layers))] for part, d in zip(parts, distance, strict=True)]
     achieved = abs(sum(c.cost_of(count) for count, c in zip(counts, pool, strict=True)) - target)
     assert counts in best
@@ -141,14 +141,14 @@ def test_together_is_the_nearest_part_of_one_sorted_list(
 
 def test_ties_are_taken_in_the_order_of_the_layers() -> None:
     pool = [candidates([1.0] * 10, [1.0] * 10, 0.0), candidates([1.0] * 10, [1.0] * 10, 0.0)]
-    assert together(pool, 12) == [9, 3]
-    assert together(pool, 0) == [0, 0]
-    assert together(pool, 1000) == [9, 9]
+    assert together(pool, 12)[0] == [9, 3]
+    assert together(pool, 0)[0] == [0, 0]
+    assert together(pool, 1000)[0] == [9, 9]
 
 
 def test_more_zeros_than_the_target_are_no_obstacle() -> None:
     pool = [candidates([0.0] * 8 + [1.0, 2.0], [1.0] * 10, 0.0), candidates([0.0, 3.0], [1.0] * 2, 0.0)]
-    assert together(pool, 5) == [5, 0]
+    assert together(pool, 5)[0] == [5, 0]
 
 
 def test_groups_of_unequal_cost_are_sorted_together_with_their_cost() -> None:
@@ -160,3 +160,12 @@ def test_groups_of_unequal_cost_are_sorted_together_with_their_cost() -> None:
 
 def test_the_floor_is_not_raised_by_rounding() -> None:
     assert Candidates.of(torch.arange(100.0), torch.tensor(1), floor=0.07).limit == 93
+
+
+def test_one_common_threshold_serves_all_layers_that_it_fits() -> None:
+    first, second = (Candidates.of(torch.tensor(values), torch.tensor(1), 0.0) for values in ([1.0, 2, 5], [3.0, 4, 6]))
+    counts, common = together([first, second], 3)
+    assert counts == [2, 1]
+    assert first.cutoff(2, common) == second.cutoff(1, common) == pytest.approx(3.0)
+    capped = Candidates.of(torch.tensor([0.1, 0.2, 0.3]), torch.tensor(1), 0.5)
+    assert 0.1 <= capped.cutoff(1, common) < 0.2

@@ -103,6 +103,48 @@ def test_a_copy_without_keep_zeros_loses_them() -> None:
     assert not same(before, zeros(fresh))
 
 
+def test_keep_zeros_beside_an_optimizer_that_has_momentum() -> None:
+    model = network()
+    optimizer = OPTIMIZERS["sgd"](model)
+    train(model, optimizer, 5)
+    with torch.no_grad():
+        model[3].weight[:, ::2] = 0
+    rvsm.keep_zeros(model)
+    train(model, optimizer, 5)
+    assert not model[3].weight[:, ::2].any()
+    assert model[3].weight[:, 1::2].all()
+
+
+def test_zeros_stay_zero_in_odd_ways_of_training() -> None:
+    """Old momentum loaded into a new optimizer, and gradients set by hand."""
+    model, _ = sparse_model("sgd")
+    before = zeros(model)
+    fresh = OPTIMIZERS["sgd"](model)
+    dense = OPTIMIZERS["sgd"](dense_model := network())
+    train(dense_model, dense, 3)
+    fresh.load_state_dict(dense.state_dict())
+    train(model, fresh, 3)
+    assert same(before, zeros(model))
+    x = torch.randn(4, 1, 6, 6)
+    for p, gradient in zip(
+        model.parameters(), torch.autograd.grad(model(x).sum(), list(model.parameters())), strict=True
+    ):
+        p.grad = gradient
+    fresh.step()
+    assert same(before, zeros(model))
+
+
+def test_the_zeros_of_a_frozen_weight_stay_when_it_is_unfrozen() -> None:
+    model = network()
+    with torch.no_grad():
+        model[3].weight[:, ::2] = 0
+    model[3].weight.requires_grad_(False)
+    rvsm.keep_zeros(model)
+    model[3].weight.requires_grad_(True)
+    train(model, OPTIMIZERS["sgd"](model), 5)
+    assert not model[3].weight[:, ::2].any()
+
+
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 def test_zeros_stay_zero_with_an_optimizer_that_mixes_entries() -> None:
     model = nn.Linear(16, 8, bias=False)
@@ -116,8 +158,10 @@ def test_zeros_stay_zero_with_an_optimizer_that_mixes_entries() -> None:
         if method.phase == "heal" and method.step > 14:
             assert int((model.weight == 0).sum()) == 96
     method.finalize()
-    optimizer.step()
-    assert int((model.weight == 0).sum()) == 96
+    for muon in (optimizer, torch.optim.Muon(model.parameters(), lr=0.02)):
+        model(x).square().mean().backward()
+        muon.step()
+        assert int((model.weight == 0).sum()) == 96
 
 
 def test_overflowing_gradients_do_not_poison_the_zeros() -> None:

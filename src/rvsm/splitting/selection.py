@@ -94,7 +94,7 @@ def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], fl
         most = layer.below(high, inclusive=True)
         counts[i] = min(max(layer.count_for(taken + missing), counts[i]), most)
         missing -= layer.cost_of(counts[i]) - taken
-    return counts, high
+    return counts, float(layers[0].magnitudes.dtype.type(high)) if layers else high
 
 
 def smallest(magnitudes: Tensor, count: int) -> Tensor:
