@@ -3,12 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: install demo test check bench clean
+.PHONY: install demo theory test check bench clean
 
 install: .venv/installed-demo
 
 demo: .venv/installed-demo
 	$(BIN)/rvsm demo
+
+theory: .venv/installed-dev
+	$(BIN)/rvsm theory
 
 test: .venv/installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto

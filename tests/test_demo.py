@@ -20,6 +20,7 @@ def test_the_demo_trains_every_method_and_prints_the_table(monkeypatch: pytest.M
     assert rows["SGD"].sparsity == 0
     assert 0 < rows["RVSM ℓ1"].sparsity < rows["RVSM Tℓ1"].sparsity < rows["RVSM ℓ0"].sparsity
     assert abs(rows["RVSM ℓ0, 90 % asked"].sparsity - 0.9) < 1e-4
+    assert abs(rows["Magnitude, 90 % asked"].sparsity - 0.9) < 1e-4
     assert abs(rows["ADMM, 60 % asked"].sparsity - 0.6) < 1e-3
 
 

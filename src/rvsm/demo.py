@@ -1,4 +1,4 @@
-"""Train one small network on the digits by five methods, and compare them in the form of the paper's Table 1."""
+"""Train one small network on the digits by several methods, and compare them in the form of the paper's Table 1."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from rvsm.data import Split, digits
 from rvsm.metrics import sparsity
 from rvsm.models import convnet
 from rvsm.penalties import L0, L1, TransformedL1
-from rvsm.splitting import ADMM, RVSM, Method
+from rvsm.splitting import ADMM, RVSM, Magnitude, Method
 
 EPOCHS = 30
 BATCH = 64
@@ -48,6 +48,7 @@ def recipes() -> dict[str, Recipe]:
         "RVSM Tℓ1": lambda model, steps: RVSM(model, TransformedL1(lam=LAM, a=1.0), beta=BETA),
         "RVSM ℓ0": lambda model, steps: RVSM(model, L0(lam=LAM), beta=BETA),
         "RVSM ℓ0, 90 % asked": lambda model, steps: RVSM(model, "l0", sparsity=0.9, steps=steps),
+        "Magnitude, 90 % asked": lambda model, steps: Magnitude(model, sparsity=0.9, steps=steps),
         "ADMM, 60 % asked": lambda model, steps: ADMM(model, sparsity=0.6, rho=1e-2, interval=steps // EPOCHS),
     }
 

@@ -17,10 +17,8 @@ class Split(NamedTuple):
 
 def digits(*, seed: int = 0, test_share: float = 0.25) -> Split:
     """Return the 1,797 digits as [n, 1, 8, 8] images with zero mean and unit variance, split by ``seed``."""
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError:
-        raise ImportError("the digits come with scikit-learn; install it with: pip install 'rvsm[demo]'") from None
+    from sklearn.datasets import load_digits
+
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels).float().view(-1, 1, 8, 8)
     targets = torch.from_numpy(labels)

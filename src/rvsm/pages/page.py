@@ -1,5 +1,6 @@
 """A page that needs no network: text, tables and pictures in one file."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -68,6 +69,14 @@ def anchor(text: str) -> str:
 
 def write(page: Page, path: Path) -> None:
     """Write a page so that a reader never sees half of it."""
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(page.html(), encoding="utf-8")
+    write_text(page.html(), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a file in one piece: a kill at any moment leaves the old one or the new one."""
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(path)

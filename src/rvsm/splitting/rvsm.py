@@ -35,8 +35,8 @@ class RVSM(Method):
         steps: the number of optimizer steps of the whole training.
         budget: the target with all its options, instead of ``sparsity`` and ``steps``.
         pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
-            pull Σηβ is about this number whatever the optimizer. 30 by default, which is close to the paper's 33 in
-            Table 1, or a quarter of the steps if that is less.
+            pull Σηβ is about this number whatever the optimizer. 100 by default, which lies between the paper's 33
+            (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
         the
             u of the step before, as Algorithm 1 is printed, and can cycle for ever.
@@ -94,7 +94,7 @@ class RVSM(Method):
             if target is None or beta is not None:
                 raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
         if target is not None and beta is None:
-            pull = min(30.0, target.steps / 4) if pull is None else pull
+            pull = min(100.0, target.steps / 4) if pull is None else pull
             require_enough_steps(pull, target.steps)
         if penalty is None:
             raise TypeError("penalty is missing: give an object such as rvsm.L0(lam=1e-6), or a name with sparsity=")

@@ -153,6 +153,7 @@ class TwoLayerStudy:
         lagrangian: ℒ, [T, seeds].
         theta: the angle of w to w*, [T, seeds].
         output_theta: the angle of the output weights v to v*, [T, seeds].
+        norm: ‖w‖, [T, seeds].
         scale: ‖w‖‖v‖/(‖w*‖‖v*‖), [T, seeds].
         support: non-zeros of u, [T, seeds].
         truth_support: non-zeros of w*.
@@ -163,6 +164,7 @@ class TwoLayerStudy:
     lagrangian: Tensor
     theta: Tensor
     output_theta: Tensor
+    norm: Tensor
     scale: Tensor
     support: Tensor
     truth_support: int
@@ -208,6 +210,7 @@ def two_layers(
                     "lagrangian": f.detach() + penalty_values([setting.penalty], u) + setting.beta / 2 * gap,
                     "theta": angle(w.detach(), truths),
                     "output_theta": angle(v.detach(), v_truth.expand_as(v)),
+                    "norm": size(w.detach()),
                     "scale": size(w.detach()) * size(v.detach()) / (size(truths) * size(v_truth)),
                     "support": u.count_nonzero(dim=-1),
                 }

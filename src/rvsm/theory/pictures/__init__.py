@@ -17,3 +17,6 @@ PICTURES: dict[str, list[Callable[[], Figure | list[Figure]]]] = {
     "Beyond the paper": [finite_samples, batches, second_layer],
 }
 """What to draw, by the section of the page that it belongs to."""
+
+QUICK = ("Theorem 1", "Descent")
+"""The sections whose pictures take no time to speak of."""

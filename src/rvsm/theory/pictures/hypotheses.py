@@ -28,9 +28,9 @@ def beta_and_start() -> Figure:
 
     return Figure(
         "beta-and-start",
-        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10). Left of the dashed line the theorem holds, and the"
-        " limit is close to w* (dark). To its right the bound still has some slack; beyond it, bright cells are runs that"
-        " have stopped near the opposite of w*.",
+        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10). Left of the dashed line the theorem holds,"
+        " and the limit is close to w* (dark). To its right the bound still has some slack; beyond it, bright cells"
+        " are runs that have stopped near the opposite of w*.",
         draw,
         size=(7.0, 4.4),
     )
@@ -57,9 +57,9 @@ def threshold() -> Figure:
 
     return Figure(
         "threshold",
-        "The condition λ/β < 1/√d, the upright line (k = 4, d = 10, dense truths, β at its bound). It is a condition on ℓ1's"
-        " threshold: with the same λ/β, ℓ0 and Tℓ1 have larger thresholds and empty u well before the line. w̄ stays close to"
-        " w* all the same, because β is small.",
+        "The condition λ/β < 1/√d, the upright line (k = 4, d = 10, dense truths, β at its bound). It is a condition"
+        " on ℓ1's threshold: with the same λ/β, ℓ0 and Tℓ1 have larger thresholds, and at the line their u is empty or"
+        " almost so. w̄ stays close to w* all the same, because β is small.",
         draw,
         size=(8.5, 3.8),
     )
@@ -69,19 +69,24 @@ def opposite() -> Figure:
     """Draw how long a start near the angle π takes to turn."""
     study = start_at_pi()
     offsets, steps = study.offsets[:-1], study.steps[:-1]
-    turned = int((study.theta[-1] < pi / 2).sum())
+    never = (steps < 0).all(dim=0)
+    runs = steps.shape[1]
+    at_pi = int((study.theta[-1] < pi / 2).sum())
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
-        for seed in range(steps.shape[1]):
-            axes.semilogx(offsets, steps[:, seed], "o", color=PALETTE[0], markersize=4, alpha=0.7)
+        for seed in range(runs):
+            turned = steps[:, seed] >= 0
+            axes.semilogx(offsets[turned], steps[turned, seed], "o-", color=PALETTE[0], markersize=4, linewidth=0.7)
         axes.invert_xaxis()
         axes.set(xlabel="π − θ⁰", ylabel="steps until θ < π/2")
 
     return Figure(
         "start-at-pi",
-        "Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6; a point is one run). The saddle holds w only"
-        " logarithmically long, so an almost opposite start costs a few dozen steps. From exactly π,"
-        f" {turned} of {study.theta.shape[1]} runs turned, by rounding or by thresholding; the others stay.",
+        f"Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6, {runs} truths; a line is one of them). For most,"
+        " thresholding pushes w off the axis and the time to turn does not depend on the distance; where it does not"
+        " push, the time grows as the logarithm, as at a saddle;"
+        f" {int(never.sum())} of {runs} never turn, because there thresholding holds w. From exactly π,"
+        f" {at_pi} of {runs} turn.",
         draw,
     )

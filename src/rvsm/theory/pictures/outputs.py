@@ -19,15 +19,16 @@ def sparsity_against_error() -> Figure:
             for o, (output, style) in enumerate(zip(study.outputs, ("o-", "s-", "^--"), strict=True)):
                 zeros, error = 100 * study.sparsity[o, p], study.error[o, p]
                 axes.plot(zeros, error, style, color=PALETTE[o], markersize=3.5, label=labels[output])
-            axes.set(title=LABELS[name], xlabel="zeros (%)", ylim=(0, 1))
+            axes.set(title=LABELS[name], xlabel="zeros (%)", ylim=(0, 0.75))
         panels[0].set_ylabel("distance from w*, mean over 40 runs")
         panels[2].legend(fontsize=8, loc="upper left")
 
     return Figure(
         "sparsity-against-error",
-        "What is the best output? (d = 20, k = 4; w* has 5 large and 15 small entries; each point is one λ.) At the same"
-        " number of zeros, w on the support of u is closest to w*; u of ℓ1 and Tℓ1 pays for its shrinkage, and ADMM's u,"
-        " whose multiplier closes the gap, lies between. At the same λ, point for point, ADMM has fewer zeros.",
+        "What is the best output? (d = 20, k = 4; w* has 5 large and 15 small entries; each point is one λ.) At the"
+        " same number of zeros, w on the support of u is closest to w*; u of ℓ1 and Tℓ1 pays for its shrinkage, and"
+        " ADMM's u, whose multiplier closes the gap, lies between. At the same λ, point for point, ADMM has fewer"
+        " zeros.",
         draw,
         size=(8.5, 3.6),
     )
