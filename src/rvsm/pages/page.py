@@ -12,6 +12,15 @@ from rvsm.pages.figure import Figure
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A cell of a table that is coloured, or leads to a place in the page."""
+
+    text: str
+    tone: str = ""
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
 class Card:
     """A boxed item with a coloured badge: a statement and its verdict, a run and its state.
 
@@ -37,7 +46,7 @@ class Section:
     title: str
     paragraphs: Sequence[str] = ()
     head: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
+    rows: Sequence[Sequence[Cell]] = ()
     cards: Sequence[Card] = ()
     figures: Sequence[Figure] = ()
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rvsm.pages import Card, Figure, Page, Section
+from rvsm.pages import Card, Cell, Figure, Page, Section
 from rvsm.theory.verdict import Verdict
 
 PARTS: dict[str, tuple[str, ...]] = {
@@ -60,9 +60,21 @@ def page(
     )
     overview = Section(
         title="Verdicts",
-        paragraphs=[_surprise(surprises)] if surprises else [],
+        paragraphs=[
+            *([_surprise(surprises)] if surprises else []),
+            "The margin is the smallest slack of the statement as printed, over all cases that were run; a negative one"
+            " is a violation. Where a statement fails, its card says what is true instead, and the same runs check it.",
+        ],
         head=("statement", "where", "verdict", "margin"),
-        rows=[(v.statement, v.where, v.verdict, f"{v.margin:.3g}") for v in verdicts],
+        rows=[
+            (
+                Cell(v.statement, anchor=v.statement),
+                Cell(v.where),
+                Cell(v.verdict, tone=_TONES[v.verdict]),
+                Cell(f"{v.margin:.2g}"),
+            )
+            for v in verdicts
+        ],
     )
     sections = [overview]
     for title in [*parts, *(t for t in pictures if t not in parts)]:

@@ -18,5 +18,5 @@ PICTURES: dict[str, list[Callable[[], Figure | list[Figure]]]] = {
 }
 """What to draw, by the section of the page that it belongs to."""
 
-QUICK = ("Theorem 1", "Descent")
+QUICK = ("Descent",)
 """The sections whose pictures take no time to speak of."""
