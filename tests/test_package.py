@@ -20,3 +20,7 @@ def test_importing_the_package_does_not_import_torch() -> None:
 def test_every_public_name_exists_and_is_documented(name: str) -> None:
     assert getattr(rvsm, name).__doc__
     assert name in dir(rvsm)
+
+
+def test_submodules_are_there_without_an_import() -> None:
+    assert run("import rvsm; print(rvsm.groups.__name__, rvsm.penalties.PENALTIES['l0'].__name__)") == "rvsm.groups L0"

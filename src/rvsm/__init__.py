@@ -40,12 +40,15 @@ _HOME = {
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
     "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate"],
 }
+_MODULES = ("data", "groups", "metrics", "models", "penalties", "splitting", "theory")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"rvsm.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(_MODULE_OF[name]), name)

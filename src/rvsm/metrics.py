@@ -132,6 +132,10 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     {'0.weight': 16.0, '2.weight': 1.0}
     """
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    if not torch.is_tensor(inputs[0]):
+        raise TypeError(
+            f"example_input must be a batch of inputs, a tensor or a tuple of them, but is {example_input!r}"
+        )
     batch = inputs[0].shape[0]
     counts: dict[str, float] = {}
 

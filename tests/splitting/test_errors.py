@@ -69,6 +69,10 @@ CONSTRUCTION = {
     "include must be a list of patterns on parameter names but is [0]": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, include=[0]
     ),
+    "example_input must be a batch of inputs, a tensor or a tuple of them, but is 3": lambda m: rvsm.RVSM(
+        m, "l0", budget=rvsm.Budget(0.5, 10, by="flops"), example_input=3
+    ),
+    "recalibrate expects a data loader, or a tensor of inputs, but got 7": lambda m: rvsm.recalibrate(m, 7),
     "two of the parameters have the same name": lambda m: rvsm.RVSM(
         [("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0
     ),

@@ -58,6 +58,7 @@ class Budget:
             value = getattr(self, name)
             if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
                 raise ValueError(f"{name} must be a whole number of optimizer steps ≥ 1 but is {value!r}")
+        object.__setattr__(self, "steps", int(self.steps))  # NumPy's integers are written differently in a state
         for name in ("ramp", "heal", "floor"):
             if not isinstance(getattr(self, name), Real):
                 raise TypeError(f"{name} must be a number but is {getattr(self, name)!r}")

@@ -50,6 +50,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         return
     if torch.is_tensor(batches):
         batches = [batches]
+    if not isinstance(batches, Iterable):
+        raise TypeError(f"recalibrate expects a data loader, or a tensor of inputs, but got {batches!r}")
     kept = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers()]
     device = kept[0][0].device
     momenta = [norm.momentum for norm in norms]
