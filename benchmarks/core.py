@@ -95,7 +95,7 @@ def hooks(repeats: int) -> dict[str, float]:
         optimizer.step()
         if method.budget is not None:
             method._set_thresholds(method.budget.cutoffs(method.held, 0.9))
-        actions[f"hook of {name}"] = lambda m=method, o=optimizer: m._before(o)  # type: ignore[misc]
+        actions[f"hook of {name}"] = lambda m=method, o=optimizer: m.before(o)  # type: ignore[misc]
         if method.budget is not None:
             method.step = 100
             actions["look of the budget"] = lambda m=method: m.budget.cutoffs(m.held, 0.9)  # type: ignore[misc]

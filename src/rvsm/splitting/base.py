@@ -1,11 +1,10 @@
-"""What all methods share: the weights they act on, the hooks of an optimizer, the sparse copy, the state."""
+"""What all methods share: the course of a step, the sparse copy, the state."""
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, Self
-from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,11 +14,12 @@ from rvsm.groups import Grouping
 from rvsm.metrics import Statistics, multiplications
 from rvsm.penalties import Penalty
 from rvsm.splitting import state
+from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
 from rvsm.splitting.exchange import write, written
-from rvsm.splitting.hooks import StepHooks, gradient_scale, require_usable
-from rvsm.splitting.layers import Layer, require_finite, require_trainable
-from rvsm.splitting.naming import Named, select, unwrap
+from rvsm.splitting.hooks import gradient_scale
+from rvsm.splitting.layers import Layer, require_finite
+from rvsm.splitting.naming import Named
 from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.statistics import measure
@@ -27,25 +27,19 @@ from rvsm.splitting.support import Support, is_held, unpack
 
 Output = Literal["u", "masked"]
 
-_attached: "WeakKeyDictionary[Optimizer, WeakSet[Method]]" = WeakKeyDictionary()
 
-
-class Method(ABC):
+class Method(Attachment):
     """A sparsifier of a model's weights, attached to the optimizer that trains them.
 
     A method says what happens before and after an optimizer step, and what its sparse copy u is; all the rest is here.
 
     Attributes:
-        layers: all selected weights.
-        held: those of them that the optimizer trains.
         budget: the target sparsity, if there is one.
         step: the number of optimizer steps done so far.
         memory: what the method keeps between steps, tensors by kind and by the name of a layer.
         gradient_scale: the factor by which the present gradients are scaled.
 
     """
-
-    name: ClassVar[str]
 
     def __init__(
         self,
@@ -61,18 +55,13 @@ class Method(ABC):
         overridable: Sequence[str],
         example_input: Tensor | tuple[Any, ...] | None = None,
     ) -> None:
-        self._model = unwrap(model) if isinstance(model, nn.Module) else None
-        self.layers = select(model, include, exclude)
-        self.held: list[Layer] = []
+        super().__init__(model, include, exclude)
         self.budget = budget
         self.step = 0
         self.memory: dict[str, dict[str, Tensor]] = {}
         self.gradient_scale = 1.0
         self._finalized = False
         self._lent = False  # whether the model holds the sparse copy for the time of a block
-        self._optimizer: Optimizer | None = None
-        self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
-        self._hooks: StepHooks | None = None
         self._support: Support | None = None
         self._awaiting: dict[str, Tensor] | None = None  # a loaded support, packed, until there are weights to fix
         named = budget is not None
@@ -96,13 +85,13 @@ class Method(ABC):
 
     # The four that follow do nothing, or the usual thing, unless a method has something to do there.
 
-    def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+    def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Get ready for a step, and raise if it cannot be done, before any weight moves."""
 
-    def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+    def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Act on the layers that have a gradient, given the learning rate of each, before the optimizer's step."""
 
-    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:  # noqa: B027
+    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Act on the same layers after the optimizer's step."""
 
     def prox_step(self, layer: Layer) -> float:
@@ -122,41 +111,24 @@ class Method(ABC):
         elif budget.looks(self.step):
             self._set_thresholds(budget.cutoffs(self.acting, budget.target(self.step)))
 
-    # Attaching
+    # The step
 
-    def attach(self, optimizer: Optimizer) -> Self:
-        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are."""
-        if self._optimizer is not None:
-            raise RuntimeError("already attached to an optimizer; call detach() first")
-        require_usable(optimizer)
-        tensors = self._look_up()
-        group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
-        groups = {name: group_of[id(w)] for name, w in tensors.items() if id(w) in group_of and w.requires_grad}
-        if not groups:
-            raise ValueError(
-                "the optimizer trains none of the weights to sparsify; build it from this model's parameters"
-            )
-        for name in groups:
-            require_trainable(name, tensors[name])
-        self._require_alone(optimizer, {name: tensors[name] for name in groups})
+    def check(self, layers: Sequence[Layer]) -> None:
+        """Raise if zeros of these layers are held by somebody else, or if the budget cannot be met."""
+        for layer in layers:
+            if self._support is None and is_held(layer.w):
+                raise RuntimeError(
+                    f"zeros of {layer.name!r} are held by an earlier method or by keep_zeros; before attaching another,"
+                    " call release() on the method, or remove() on what keep_zeros returned"
+                )
         if self.budget is not None:
-            self.budget.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
-        if left_out := [name for name in tensors if name not in groups]:
-            warnings.warn(
-                f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay as they are:"
-                f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}",
-                stacklevel=2,
-            )
-        for layer in self.layers:
-            layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
-        self.held = [layer for layer in self.layers if layer.param_group is not None]
-        self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
-        self._hooks = StepHooks(optimizer, self._before, self._after)
-        _attached.setdefault(optimizer, WeakSet()).add(self)
+            self.budget.check(layers)
+
+    def begin(self, optimizer: Optimizer) -> None:
+        """Hold the zeros that there are, or that a loaded state has."""
         if self._support is not None:
             self._support.clear_momentum(optimizer)
         self._fix_awaiting()
-        return self
 
     def release(self) -> None:
         """Detach, and let go of the zeros that healing or finalizing holds: they may grow again."""
@@ -165,37 +137,18 @@ class Method(ABC):
             self._support.remove()
             self._support = None
 
-    def detach(self) -> None:
-        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay."""
-        if self._hooks is not None:
-            self._hooks.remove()
-        if self._optimizer is not None:
-            _attached[self._optimizer].discard(self)
-        self._hooks = self._optimizer = None
-
     @property
     def phase(self) -> Phase | None:
         """The budget's phase in the next step; None without a budget."""
         return None if self.budget is None else self.budget.phase(self.step)
 
-    @property
-    def acting(self) -> list[Layer]:
-        """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
-        free = [layer for layer in self.held if layer.w.requires_grad]
-        return [layer for layer in free if layer.trained] or free
-
-    def learning_rate(self, layer: Layer) -> float:
-        """Return the present learning rate of a layer, 0 if it has none."""
-        if self._optimizer is None or layer.param_group is None:
-            return 0.0
-        return float(self._optimizer.param_groups[layer.param_group]["lr"])
-
-    def _before(self, optimizer: Optimizer) -> None:
+    def before(self, optimizer: Optimizer) -> None:
+        """Follow the budget, then let the method act."""
         if self._finalized:
             return
         self._require_not_lent("step the optimizer")
         self.gradient_scale = gradient_scale(optimizer)
-        moving = self._moving()
+        moving = self.moving()
         for layer, _ in moving:
             layer.trained = True
         self.prepare(moving)
@@ -204,40 +157,13 @@ class Method(ABC):
         if self._support is None:
             self.before_step(moving)
 
-    def _after(self, optimizer: Optimizer) -> None:
+    def after(self, optimizer: Optimizer) -> None:
+        """Count the step, then let the method act."""
         if self._finalized:
             return
         self.step += 1
         if self._support is None:
-            self.after_step(self._moving())
-
-    def _moving(self) -> list[tuple[Layer, float]]:
-        """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
-        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.w.grad is not None]
-
-    def _look_up(self) -> dict[str, Tensor]:
-        """Return the present tensors by name: a wrapper may have replaced them since construction."""
-        if self._model is None:
-            return {layer.name: layer.w for layer in self.layers}
-        parameters = dict(self._model.named_parameters(remove_duplicate=False))
-        for layer in self.layers:
-            if layer.name not in parameters:
-                raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
-        return {layer.name: parameters[layer.name] for layer in self.layers}
-
-    def _require_alone(self, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-        for name, w in tensors.items():
-            if self._support is None and is_held(w):
-                raise RuntimeError(
-                    f"zeros of {name!r} are held by an earlier method or by keep_zeros; before attaching another, call"
-                    " release() on the method, or remove() on what keep_zeros returned"
-                )
-        for other in _attached.get(optimizer, ()):
-            if shared := {layer.name for layer in other.held} & tensors.keys():
-                raise RuntimeError(
-                    f"the optimizer already has a {other.name} attached that acts on {min(shared)!r}; detach it first,"
-                    " or give the two methods different layers with include=[...]"
-                )
+            self.after_step(self.moving())
 
     def _set_thresholds(self, thresholds: Sequence[float]) -> None:
         """Give each layer the λ of a threshold; a threshold of zero penalises nothing."""
@@ -367,12 +293,6 @@ class Method(ABC):
             raise RuntimeError(
                 f"the model holds its sparse copy until the sparse_weights block ends; {action} after it"
             )
-
-    def __reduce_ex__(self, protocol: object) -> Any:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
-            " another for the copied model, and carry the state over by state_dict()"
-        )
 
     # The state
 

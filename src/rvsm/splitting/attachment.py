@@ -1,0 +1,133 @@
+"""Weights of a model, and the optimizer whose steps a method follows."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
+from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rvsm.splitting.hooks import StepHooks, require_usable
+from rvsm.splitting.layers import Layer, require_trainable
+from rvsm.splitting.naming import Named, select, unwrap
+
+_attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
+
+
+class Attachment(ABC):
+    """Acts on chosen weights around each step of an optimizer.
+
+    Names are fixed at construction, tensors are looked up when attaching, and learning rates are read at each step.
+
+    Attributes:
+        layers: all selected weights.
+        held: those of them that the optimizer trains.
+
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> None:
+        self._model = unwrap(model) if isinstance(model, nn.Module) else None
+        self.layers = select(model, include, exclude)
+        self.held: list[Layer] = []
+        self._optimizer: Optimizer | None = None
+        self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
+        self._hooks: StepHooks | None = None
+
+    @abstractmethod
+    def check(self, layers: Sequence[Layer]) -> None:
+        """Raise if these layers cannot be acted on; nothing has been attached yet."""
+
+    @abstractmethod
+    def begin(self, optimizer: Optimizer) -> None:
+        """Take up the work where it is, now that there are weights."""
+
+    @abstractmethod
+    def before(self, optimizer: Optimizer) -> None:
+        """Act when the gradients are there."""
+
+    @abstractmethod
+    def after(self, optimizer: Optimizer) -> None:
+        """Act when the step is done."""
+
+    def attach(self, optimizer: Optimizer) -> Self:
+        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are."""
+        if self._optimizer is not None:
+            raise RuntimeError("already attached to an optimizer; call detach() first")
+        require_usable(optimizer)
+        tensors = self._look_up()
+        group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
+        groups = {name: group_of[id(w)] for name, w in tensors.items() if id(w) in group_of and w.requires_grad}
+        if not groups:
+            raise ValueError(
+                "the optimizer trains none of the weights to sparsify; build it from this model's parameters"
+            )
+        for name in groups:
+            require_trainable(name, tensors[name])
+        self._require_alone(optimizer, groups)
+        self.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
+        if left_out := [name for name in tensors if name not in groups]:
+            warnings.warn(
+                f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay as they are:"
+                f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}",
+                stacklevel=2,
+            )
+        for layer in self.layers:
+            layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
+        self.held = [layer for layer in self.layers if layer.param_group is not None]
+        self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
+        self._hooks = StepHooks(optimizer, self.before, self.after)
+        _attached.setdefault(optimizer, WeakSet()).add(self)
+        self.begin(optimizer)
+        return self
+
+    def detach(self) -> None:
+        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        if self._optimizer is not None:
+            _attached[self._optimizer].discard(self)
+        self._hooks = self._optimizer = None
+
+    @property
+    def acting(self) -> list[Layer]:
+        """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
+        free = [layer for layer in self.held if layer.w.requires_grad]
+        return [layer for layer in free if layer.trained] or free
+
+    def moving(self) -> list[tuple[Layer, float]]:
+        """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
+        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.w.grad is not None]
+
+    def learning_rate(self, layer: Layer) -> float:
+        """Return the present learning rate of a layer, 0 if it has none."""
+        if self._optimizer is None or layer.param_group is None:
+            return 0.0
+        return float(self._optimizer.param_groups[layer.param_group]["lr"])
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
+            " another for the copied model, and carry the state over by state_dict()"
+        )
+
+    def _look_up(self) -> dict[str, Tensor]:
+        """Return the present tensors by name: a wrapper may have replaced them since construction."""
+        if self._model is None:
+            return {layer.name: layer.w for layer in self.layers}
+        parameters = dict(self._model.named_parameters(remove_duplicate=False))
+        for layer in self.layers:
+            if layer.name not in parameters:
+                raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
+        return {layer.name: parameters[layer.name] for layer in self.layers}
+
+    def _require_alone(self, optimizer: Optimizer, names: Iterable[str]) -> None:
+        for other in _attached.get(optimizer, ()):
+            if shared := {layer.name for layer in other.held} & set(names):
+                raise RuntimeError(
+                    f"the optimizer already has a {other.name} attached that acts on {min(shared)!r}; detach it first,"
+                    " or give the two methods different layers with include=[...]"
+                )
