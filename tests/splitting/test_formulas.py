@@ -235,7 +235,7 @@ def test_beta_follows_the_largest_learning_rate_so_far() -> None:
             group["lr"] = lr
         opt.step()
         peaks = [max(peak, lr) for peak, lr in zip(peaks, rates, strict=True)]
-        expected = [6 / (peak * 100) if peak else None for peak in peaks]
+        expected = [6 / 100 / peak if peak else None for peak in peaks]
         assert [layer.beta for layer in sparsifier.held] == expected
         thresholds.append([layer.threshold for layer in sparsifier.statistics().layers])
     # A look at every step of this short ramp would hide it: the weights have hardly moved between the last two.

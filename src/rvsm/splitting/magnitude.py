@@ -22,9 +22,8 @@ class Magnitude(Method):
         model: a module, or pairs of name and parameter.
         sparsity: the share of zeros over the sparsified weights at the end; needs ``steps``.
         steps: the number of optimizer steps of the whole training.
-        budget: the target with all its options, instead of ``sparsity`` and ``steps``. By default the ramp takes 70 %
-        of
-            the steps.
+        budget: the target with all its options, instead of ``sparsity`` and ``steps``, which mean a ramp over 70 % of
+            the steps; a budget has its own.
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.

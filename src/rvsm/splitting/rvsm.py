@@ -38,8 +38,7 @@ class RVSM(Method):
             pull Σηβ is about this number whatever the optimizer. 100 by default, which lies between the paper's 33
             (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
-        the
-            u of the step before, as Algorithm 1 is printed, and can cycle for ever.
+            the u of the step before, as Algorithm 1 is printed, and can cycle for ever.
         decoupled: False adds β(w − u) to the gradient instead, where momentum and adaptive scaling see it.
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
@@ -93,9 +92,11 @@ class RVSM(Method):
             require_positive("pull", pull)
             if target is None or beta is not None:
                 raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
+        rate = 0.0
         if target is not None and beta is None:
             pull = min(100.0, target.steps / 4) if pull is None else pull
             require_enough_steps(pull, target.steps)
+            rate = pull / target.steps
         if penalty is None:
             raise TypeError("penalty is missing: give an object such as rvsm.L0(lam=1e-6), or a name with sparsity=")
         super().__init__(
@@ -111,6 +112,7 @@ class RVSM(Method):
             example_input=example_input,
         )
         self.order, self.decoupled, self.pull = order, decoupled, pull
+        self._largest_rate = rate  # of the layers whose β is left to the total pull: ηβ at the largest η
         self._by_pull = {layer.name for layer in self.layers if layer.beta is None}
         for layer in self.layers:
             if layer.beta is not None:
@@ -127,9 +129,7 @@ class RVSM(Method):
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         for layer, lr in moving:
             if layer.name in self._by_pull and lr > 0:
-                assert self.budget is not None
-                assert self.pull is not None
-                beta = self.pull / (lr * self.budget.steps)
+                beta = self._largest_rate / lr
                 if layer.beta is None or beta < layer.beta:
                     self._change_beta(layer, beta)
 
@@ -139,8 +139,7 @@ class RVSM(Method):
             require_no_overshoot(lr, self._beta(layer), layer.name)
         for layer, lr in moving:
             if self.order == "printed":
-                u = self._u_of_last_step(layer)
-                self._pull_to(layer, u, lr)
+                self._pull_to(layer, self._u_of_last_step(layer), lr)
             elif not self.decoupled:
                 self._pull_to(layer, self.sparse(layer), lr)
             elif layer.penalty is not None:
@@ -166,8 +165,7 @@ class RVSM(Method):
     def _pull_to(self, layer: Layer, u: Tensor, lr: float) -> None:
         if self.decoupled:
             layer.w.lerp_(u, lr * self._beta(layer))
-        else:
-            assert layer.w.grad is not None
+        elif layer.w.grad is not None:
             layer.w.grad.add_(layer.w - u, alpha=self._beta(layer) * self.gradient_scale)
 
     def _change_beta(self, layer: Layer, beta: float) -> None:
