@@ -53,11 +53,10 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
         f" {'quick' if quick else 'full'} sweep, {seconds:.0f} s. Paper: Dinh & Xin, Convergence of a Relaxed Variable"
         " Splitting Method for Learning Sparse Neural Networks via ℓ1, ℓ0, and Transformed-ℓ1 Penalties, 2020."
     )
-    parts = {part: [v for v in verdicts if v.statement in members] for part, members in PARTS.items()}
-    write(
-        page({part: found for part, found in parts.items() if found}, figures, surprises=surprises, footer=footer),
-        out / "theory.html",
-    )
+    found = {verdict.statement: verdict for verdict in verdicts}
+    parts = {part: [found[key] for key in members if key in found] for part, members in PARTS.items()}
+    shown = {part: judged for part, judged in parts.items() if judged}
+    write(page(shown, figures, surprises=surprises, footer=footer), out / "theory.html")
     console.print(_table(verdicts))
     for surprise in surprises:
         console.print(f"[bold red]not as expected:[/] {surprise}")

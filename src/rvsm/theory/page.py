@@ -96,7 +96,8 @@ def _card(verdict: Verdict) -> Card:
         checked = {True: "checked by the same runs", False: "NOT confirmed by these runs", None: "not checked"}
         rows.append(("instead", f"{verdict.correction} ({checked[verdict.correction_holds]})"))
     if verdict.counterexample is not None:
-        rows.append(("counter-example", "; ".join(f"{k} = {_short(v)}" for k, v in verdict.counterexample.items())))
+        label = "an example" if verdict.verdict == "holds" else "counter-example"
+        rows.append((label, "; ".join(f"{k} = {_short(v)}" for k, v in verdict.counterexample.items())))
     return Card(
         title=f"{verdict.where}: {verdict.statement}",
         badge=verdict.verdict,
