@@ -26,9 +26,9 @@ def sparsity_against_error() -> Figure:
     return Figure(
         "sparsity-against-error",
         "What is the best output? (d = 20, k = 4; w* has 5 large and 15 small entries; each point is one λ.) At the"
-        " same number of zeros, w on the support of u is closest to w*. For ℓ1 and Tℓ1, u pays for its shrinkage, and"
-        " ADMM's u, whose multiplier closes the gap, lies between. For ℓ0, u is w on its support, and ADMM's u is behind."
-        " At the same λ, point for point, ADMM has fewer zeros.",
+        " same number of zeros, w on the support of u is closest to w*. For ℓ1 and Tℓ1, u pays for its shrinkage,"
+        " and ADMM's u, whose multiplier closes the gap, lies between. For ℓ0, u is w on its support, and ADMM's u is"
+        " behind. At the same λ, point for point, ADMM has fewer zeros.",
         draw,
         size=(8.5, 3.6),
     )
