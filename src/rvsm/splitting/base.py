@@ -246,9 +246,11 @@ class Method(Attachment):
                 " of steps",
                 stacklevel=2,
             )
-        if idle := [layer.name for layer in self.held if layer.w.requires_grad and not layer.trained and self.step]:
+        if idle := [layer.name for layer in self.held if layer.name not in copies]:
             warnings.warn(
-                f"{len(idle)} weights never had a gradient and stay as they are: {', '.join(idle[:5])}", stacklevel=2
+                f"{len(idle)} of the weights are frozen or never had a gradient; they stay as they are and do not"
+                f" count: {', '.join(idle[:5])}",
+                stacklevel=2,
             )
         if changed and recalibrate is None:
             warn_if_stale(self._model)

@@ -92,7 +92,11 @@ def _check_shape(saved: Any, method: str) -> None:
             )
     keys = ("shape", "penalty", "groups", "sparsity", "beta", "lam", "trained")
     for name, entry in saved["layers"].items():
-        if not isinstance(entry, Mapping) or any(key not in entry for key in keys):
+        if (
+            not isinstance(entry, Mapping)
+            or any(key not in entry for key in keys)
+            or entry["trained"] not in (True, False)
+        ):
             raise ValueError(f"the state's entry of {name!r} is damaged; it should have {', '.join(keys)}")
     if saved["step"] < 0:
         raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")

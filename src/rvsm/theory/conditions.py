@@ -92,7 +92,9 @@ def conditions(
     """Tell which hypotheses of Theorem 1 the parameters meet.
 
     The paper leaves its L to a lemma; printed here is the smallest that Lemma 4 can give, L = 1 + 3‖w*‖/M = 4 at
-    M = ‖w*‖. Descent needs no more than L⁺ = A/k².
+    M = ‖w*‖. The corrected hypotheses are those under which the laboratory's sweep runs: L⁺ = A/k², the largest
+    curvature there is, in the place of L, and a start that is not too long, which cannot be checked here. Descent alone
+    holds up to η = 2/(β+L⁺), but there the iteration need not converge.
 
     Args:
         eta: the step η.
@@ -109,7 +111,7 @@ def conditions(
     >>> print(told["beta"])
     beta = 0.03
       printed:   β ≤ δ sin δ/(kπ): met, 0.448 of the bound 0.06696
-      corrected: β ≤ 2δ sin δ/(kπ): met, 0.224 of the bound 0.1339
+      corrected: the same, with ‖w⁰‖ ≤ 2‖w*‖: met, 0.448 of the bound 0.06696
 
     """
     for name, value in {"eta": eta, "beta": beta, "lam": lam}.items():
@@ -124,8 +126,8 @@ def conditions(
     keeps = float(a / (a + beta * k * k)) / sqrt(d)
     bound = beta_bound(k=k, delta=delta)
     listed = (
-        Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 2/(β+L⁺)", 2 / (beta + high)),
-        Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, "β ≤ 2δ sin δ/(kπ)", 2 * bound),
+        Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 1/(β+L⁺)", 1 / (beta + high)),
+        Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, "the same, with ‖w⁰‖ ≤ 2‖w*‖", bound),
         Condition(
             "lam/beta", mu, "λ/β < 1/√d", _below(1 / sqrt(d)), "any; ū ≠ 0 is sure if √d·t < A/(A+βk²)", float("inf")
         ),

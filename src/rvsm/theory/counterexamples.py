@@ -17,7 +17,8 @@ def two_cycle(
 ) -> Trajectory:
     """Run counterexample 1: in the printed order w alternates between two points for ever, in the proof's it converges.
 
-    All hypotheses hold with δ = 1: d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth.
+    All hypotheses hold with δ = 1 and L = L⁺, the largest curvature (at L = 4, the least that Lemma 4 gives, the step
+    would be a seventh of it, and no cycle is known): d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth.
     """
     truth, start = (_direction(angle) for angle in (truth_angle, truth_angle + 1.3))
     chosen = L0(lam=0.36 * 0.066) if penalty is None else penalty

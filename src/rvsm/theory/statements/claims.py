@@ -75,7 +75,8 @@ def beta_bound_sharp(sweep: Sweep) -> Verdict:
     return judge(
         "beta-bound",
         where="Proof of Theorem 1, worst case",
-        claim="β ≤ δ sin δ/(kπ) is sufficient for θ¹ ≤ θ⁰ = π−δ",
+        claim="β ≤ δ sin δ/(kπ) is sufficient for θ¹ ≤ θ⁰ = π−δ, where ‖u¹‖ ≤ ‖w*‖ as the proof assumes (for longer"
+        " starts see corollary-1.2)",
         printed=check(torch.tensor(critical) - 1),
         evidence=f"ℓ0, half of the entries just above the threshold, {len(cases)} (d, δ): θ begins to rise at"
         f" {min(critical):.3f}–{max(critical):.3f} times the bound; θ¹−θ⁰ = {below:.1e} at 1.9×, {above:.1e} at 2.1×:"
