@@ -52,10 +52,11 @@ def phase_portrait() -> Figure:
 
     return Figure(
         "phase-portrait",
-        "ℓ0 in two dimensions (k = 4, β = 0.066, λ = 0.36β, η = 1.8; the hypotheses of Corollary 1.2 hold with δ = 1"
-        " and L = L⁺, the largest curvature of the loss). Left: the flow of the proof's order, with the stripes in which"
-        " a coordinate of u is zero. Right: the last 40 of 400 steps. The proof's order rests; the printed order jumps"
-        " across the threshold and back for ever, because each step is pulled towards the u of the step before.",
+        "ℓ0 in two dimensions (k = 4, β = 0.066, λ = 0.36β, η = 1.8; the hypotheses of Corollary 1.2 hold with δ ="
+        " 1 and L = L⁺, the largest curvature of the loss). Left: the flow of the proof's order, with the stripes"
+        " in which a coordinate of u is zero. Right: the last 40 of 400 steps. The proof's order rests; the"
+        " printed order jumps across the threshold and back for ever, because each step is pulled towards the u of"
+        " the step before.",
         draw,
         size=(8.5, 4.4),
     )
