@@ -141,8 +141,9 @@ def test_attaching_to_what_is_not_possible() -> None:
     method.attach(optimizer)
     with pytest.raises(RuntimeError, match="already attached to an optimizer"):
         method.attach(optimizer)
-    with pytest.raises(RuntimeError, match=r"already has a rvsm attached that acts on '0\.weight'"):
-        rvsm.ADMM(model, L0, rho=0.1).attach(optimizer)
+    for another in (optimizer, torch.optim.SGD(model.parameters(), lr=0.1)):
+        with pytest.raises(RuntimeError, match=r"a rvsm is already attached that acts on '0\.weight'"):
+            rvsm.ADMM(model, L0, rho=0.1).attach(another)
 
 
 def test_a_parameter_that_has_gone() -> None:

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
@@ -67,7 +67,7 @@ class Attachment(ABC):
             )
         for name in groups:
             require_trainable(name, tensors[name])
-        self._require_alone(optimizer, groups)
+        _require_alone({name: tensors[name] for name in groups})
         self.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
         if left_out := [name for name in tensors if name not in groups]:
             warnings.warn(
@@ -124,10 +124,13 @@ class Attachment(ABC):
                 raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
         return {layer.name: parameters[layer.name] for layer in self.layers}
 
-    def _require_alone(self, optimizer: Optimizer, names: Iterable[str]) -> None:
-        for other in _attached.get(optimizer, ()):
-            if shared := {layer.name for layer in other.held} & set(names):
-                raise RuntimeError(
-                    f"the optimizer already has a {other.name} attached that acts on {min(shared)!r}; detach it first,"
-                    " or give the two methods different layers with include=[...]"
-                )
+
+def _require_alone(tensors: Mapping[str, Tensor]) -> None:
+    """Raise if another method acts on one of the tensors, through whichever optimizer."""
+    for other in (other for methods in _attached.values() for other in methods):
+        acted_on = {id(layer.w) for layer in other.held}
+        if shared := [name for name, w in tensors.items() if id(w) in acted_on]:
+            raise RuntimeError(
+                f"a {other.name} is already attached that acts on {shared[0]!r}; detach it first, or give the two"
+                " methods different layers with include=[...]"
+            )
