@@ -128,8 +128,16 @@ def test_bad_input() -> None:
         loss(w, torch.ones(3, 3), k=2)
     with pytest.raises(ValueError, match="must be ≥ 1"):
         critical_points(w[0], k=0)
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(ValueError, match="must be finite"):
         gradient(w * math.nan, w, k=2)
     with pytest.raises(ValueError, match=r"x must be \[N, k, 3\]"):
         Empirical(torch.ones(5, 3), w[0])
     assert torch.isfinite(loss(zero, w, k=2)).all()
+
+
+@pytest.mark.parametrize("bad", [torch.inf, -torch.inf, torch.nan])
+def test_weights_that_are_not_finite_are_refused(bad: float) -> None:
+    w, truth = torch.tensor([bad, 1.0]), torch.tensor([1.0, 0.0])
+    for function in (loss, gradient, hessian_eigenvalues):
+        with pytest.raises(ValueError, match="w must be finite but its norm is"):
+            function(w, truth, k=2)

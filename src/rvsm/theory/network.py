@@ -242,9 +242,12 @@ def _rows(w: Tensor, name: str) -> Tensor:
 
 def _norm(w: Tensor, name: str) -> Tensor:
     norm = size(w)
+    if not bool(norm.isfinite().all()):
+        raise ValueError(
+            f"{name} must be finite but its norm is {float(norm.max())}; the run that made it has diverged"
+        )
     if not bool((norm > 0).all()):
-        what = "not finite" if bool(norm.isnan().any()) else "zero"
-        raise ValueError(f"{name} must not be {what}: it has no direction there, and f no gradient; start elsewhere")
+        raise ValueError(f"{name} must not be zero: it has no direction there, and f no gradient; start elsewhere")
     return norm
 
 
