@@ -1,0 +1,112 @@
+"""Batches of normalised images in an order that depends on a seed and the epoch, and on nothing else."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+import torch
+from torch import Generator, Tensor
+
+from rvsm.data.augment import Augmentation
+from rvsm.data.images import Images
+
+
+class Batches:
+    """Batches ``(x, y)``: float32 images normalised to (pixel/255 − mean)/std, and int64 labels.
+
+    The order of epoch e comes from a generator seeded by (seed, e), the augmentation of its batch b from one seeded by
+    (seed, e, b). So there is no state: any batch can be made at any time, training can resume in the middle of an
+    epoch, and torch's global generator is neither read nor moved.
+
+    Args:
+        images: what to draw from.
+        batch_size: images in a batch; the last batch of an epoch may be smaller.
+        seed: decides order and augmentation.
+        augment: changes applied to each batch, one after the other.
+        mean: mean of each channel, as ``moments(images)`` gives it.
+        std: standard deviation of each channel.
+        shuffle: a new order in each epoch; otherwise the order of the images.
+        drop_last: leave out a last batch that is smaller than the others.
+        channels_last: give x in torch's channels-last layout.
+        device: where x and y are wanted; normalised and augmented there.
+
+    >>> from rvsm.data import Digits, RandomCrop, moments
+    >>> train = Digits().load().train
+    >>> mean, std = moments(train)
+    >>> batches = Batches(train, 256, seed=0, augment=[RandomCrop(padding=1)], mean=mean, std=std)
+    >>> [len(y) for x, y in batches.epoch(0)]
+    [256, 256, 256, 256, 256, 68]
+    >>> [len(y) for x, y in batches.epoch(0, start=4)]
+    [256, 68]
+
+    """
+
+    def __init__(
+        self,
+        images: Images,
+        batch_size: int,
+        *,
+        seed: int,
+        augment: Sequence[Augmentation] = (),
+        mean: Sequence[float],
+        std: Sequence[float],
+        shuffle: bool = True,
+        drop_last: bool = False,
+        channels_last: bool = False,
+        device: torch.device | str | None = None,
+    ) -> None:
+        channels = images.images.shape[1]
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be >= 1 but is {batch_size}")
+        if len(mean) != channels or len(std) != channels:
+            raise ValueError(
+                f"images of {channels} channels need as many means and deviations but got {len(mean)} and {len(std)}"
+            )
+        if not all(s > 0 for s in std):
+            raise ValueError(f"standard deviations must be > 0 but are {tuple(std)}")
+        self.images = images
+        self.batch_size = batch_size
+        self.seed = seed
+        self.augment = tuple(augment)
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.device = torch.device("cpu" if device is None else device)
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
+        # (pixel/255 − mean)/std = pixel · scale + shift
+        deviations = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
+        self._scale = (1 / (255 * deviations)).float().to(self.device)
+        self._shift = (-torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1) / deviations).float().to(self.device)
+        if not len(self):
+            raise ValueError(
+                f"{len(images)} images make no batch of {batch_size}; give more images, a smaller batch_size or"
+                " drop_last=False"
+            )
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        n = len(self.images)
+        return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
+
+    def epoch(self, number: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over the batches of epoch ``number``, from batch ``start`` on."""
+        if number < 0:
+            raise ValueError(f"epochs count from 0 but the number is {number}")
+        if not 0 <= start <= len(self):
+            raise ValueError(f"start must be in [0, {len(self)}], the batches of an epoch, but is {start}")
+        n = len(self.images)
+        order = torch.randperm(n, generator=_generator(self.seed, number)) if self.shuffle else torch.arange(n)
+        return (self._batch(order, number, batch) for batch in range(start, len(self)))
+
+    def _batch(self, order: Tensor, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
+        chosen = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+        pixels = self.images.images.index_select(0, chosen).to(self.device)
+        x = pixels.float().mul_(self._scale).add_(self._shift)
+        generator = _generator(self.seed, epoch, batch)
+        for change in self.augment:
+            x = change(x, generator)
+        return x.contiguous(memory_format=self._layout), self.images.labels[chosen].to(self.device)
+
+
+def _generator(*key: int) -> Generator:
+    """Return a generator whose numbers depend on the whole key; neighbouring keys have nothing in common."""
+    digest = blake2b(repr(key).encode(), digest_size=8).digest()
+    return Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
