@@ -1,0 +1,101 @@
+"""Make what a configuration describes."""
+
+from typing import cast
+
+from torch import Tensor, nn
+
+from rvsm.config.config import Config
+from rvsm.config.sections import entry, takes
+from rvsm.data import Augmentation, Cutout, Dataset, Flip, RandomCrop
+from rvsm.groups import Grouping
+from rvsm.optimizers import OptimizerOptions
+from rvsm.penalties import Penalty
+from rvsm.schedules import Schedule
+from rvsm.splitting import Budget, Method
+
+
+def dataset(config: Config) -> Dataset:
+    """Load the data."""
+    return cast(Dataset, entry("data", config.data.name)(**config.data.options).load())
+
+
+def network(config: Config, data: Dataset) -> nn.Module:
+    """Return a new network for the data: it is told channels, classes and size, as far as it asks for them."""
+    maker = entry("model", config.model.name)
+    about = {"channels": data.channels, "classes": len(data.classes), "size": data.size}
+    model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"model.name {config.model.name!r} must return a torch.nn.Module but returned {model!r}")
+    return model
+
+
+def optimizer(config: Config) -> OptimizerOptions:
+    """Return the options of the optimizer, which build it."""
+    options = dict(config.optimizer.options)
+    if "betas" in options:
+        options["betas"] = tuple(options["betas"])
+    return cast(OptimizerOptions, entry("optimizer", config.optimizer.name)(**options))
+
+
+def schedule(config: Config) -> Schedule:
+    """Return the schedule of the learning rate."""
+    return cast(Schedule, entry("schedule", config.schedule.name)(**config.schedule.options))
+
+
+def augmentations(config: Config) -> list[Augmentation]:
+    """Return the random changes of the training images."""
+    chosen = config.augment
+    changes: list[Augmentation] = []
+    if chosen.crop:
+        changes.append(RandomCrop(padding=chosen.crop))
+    if chosen.flip:
+        changes.append(Flip())
+    if chosen.cutout:
+        changes.append(Cutout(size=chosen.cutout))
+    return changes
+
+
+def penalty(config: Config) -> Penalty | None:
+    """Return the penalty, if there is one; its λ is 1 where a budget will set it."""
+    if config.penalty is None:
+        return None
+    free = {} if config.budget is None else {"lam": 1.0}
+    return cast(Penalty, entry("penalty", config.penalty.name)(**config.penalty.options, **free))
+
+
+def grouping(config: Config) -> Grouping | None:
+    """Return how weights are grouped, where the method groups them."""
+    return None if config.groups is None else entry("groups", config.groups.name)(**config.groups.options)
+
+
+def budget(config: Config, steps: int) -> Budget | None:
+    """Return the target sparsity for a training of so many steps, if there is one."""
+    return None if config.budget is None else Budget(steps=steps, **config.budget)
+
+
+def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Method | None:
+    """Return the method that makes the model sparse in so many steps; None for dense training."""
+    if config.method.name == "dense":
+        return None
+    maker = entry("method", config.method.name)
+    whole = {
+        "penalty": penalty(config),
+        "groups": grouping(config),
+        "budget": budget(config, steps),
+        "example_input": example,
+    }
+    told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
+    return cast(Method, maker(model, **told, **config.method.options))
+
+
+def check(config: Config) -> None:
+    """Raise what can be raised before there is any data."""
+    for section, make in (("optimizer", optimizer), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
+        try:
+            make(config)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"[{section}] {error}") from None
+    try:
+        budget(config, steps=1000)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"[budget] {error}") from None

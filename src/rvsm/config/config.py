@@ -1,0 +1,105 @@
+"""A whole configuration: one training, told by names of registries and their options."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rvsm.config.training import Augment, Training
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An entry of a registry by its name, with all its options."""
+
+    name: str
+    options: Mapping[str, Any]
+
+    def table(self) -> dict[str, Any]:
+        """Return it as a section of a file."""
+        return {"name": self.name, **self.options}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What a training is: data, model, optimizer, schedule, its course, and how the weights are made sparse.
+
+    `read_config` makes it from a file and the command line.
+
+    Attributes:
+        name: what the row of a table is called.
+        seed: decides the first weights, the order of the images, their augmentation and the validation images.
+        data: the data set.
+        model: the network.
+        optimizer: the optimizer.
+        schedule: how the learning rate changes.
+        training: epochs, batches, precision.
+        augment: random changes of the training images.
+        method: the method that makes the weights sparse, or "dense".
+        penalty: the penalty, where the method has one; without λ where a budget sets it.
+        groups: how weights are grouped, where the method groups them.
+        budget: the options of the target sparsity, without the steps, if there is one.
+
+    """
+
+    name: str
+    seed: int
+    data: Choice
+    model: Choice
+    optimizer: Choice
+    schedule: Choice
+    training: Training
+    augment: Augment
+    method: Choice
+    penalty: Choice | None
+    groups: Choice | None
+    budget: Mapping[str, Any] | None
+
+    def table(self) -> dict[str, Any]:
+        """Return all options, as sections of a file; what is null is left out, as TOML has no word for it."""
+        sections: dict[str, Any] = {
+            "data": self.data.table(),
+            "model": self.model.table(),
+            "optimizer": self.optimizer.table(),
+            "schedule": self.schedule.table(),
+            "training": asdict(self.training),
+            "augment": asdict(self.augment),
+            "method": self.method.table(),
+        }
+        for key, choice in (("penalty", self.penalty), ("groups", self.groups)):
+            if choice is not None:
+                sections[key] = choice.table()
+        if self.budget is not None:
+            sections["budget"] = dict(self.budget)
+        without_null = {key: {k: v for k, v in table.items() if v is not None} for key, table in sections.items()}
+        return {"name": self.name, "seed": self.seed, **without_null}
+
+    def fingerprint(self) -> str:
+        """Return eight characters that are equal for configurations that differ in their name and seed only."""
+        table = {k: v for k, v in self.table().items() if k not in ("name", "seed")}
+        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+
+    def with_seed(self, seed: int) -> "Config":
+        """Return the same training with another seed."""
+        return replace(self, seed=seed)
+
+
+def differences(ours: Config, theirs: Config) -> list[str]:
+    """Return the options in which two configurations differ, as "training.epochs 10 → 12"."""
+    one, other = _flat(ours.table()), _flat(theirs.table())
+    return [
+        f"{key} {one.get(key, 'unset')} → {other.get(key, 'unset')}"
+        for key in dict.fromkeys([*one, *other])
+        if one.get(key) != other.get(key)
+    ]
+
+
+def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    flat = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat.update({f"{key}.{k}": v for k, v in value.items()})
+        else:
+            flat[key] = value
+    return flat

@@ -1,0 +1,311 @@
+"""Read a configuration: a TOML file is a list of flags, the command line has more of them, and later ones win."""
+
+import argparse
+import inspect
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import tomli_w
+from jsonargparse import ArgumentParser, Namespace
+
+from rvsm.config.build import check
+from rvsm.config.config import Choice, Config
+from rvsm.config.sections import CHOICES, PLAIN, Entry, entry, needs, takes
+from rvsm.config.training import Augment, Training
+
+Flag = tuple[str, Any]
+"""A key such as "penalty.lam" and its value, a string where it comes from the command line."""
+
+
+_NO_TARGET = (
+    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude), or a"
+    " penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+)
+
+
+def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
+    """Return the configuration of a file, changed by flags of the command line.
+
+    >>> read_config(flags=["--budget.sparsity", "0.9", "--training.epochs=3"]).training.epochs
+    3
+    """
+    from_file = [] if file is None else _flags_of_file(file)
+    given = [*from_file, *_flags_of_line(flags)]
+    return _config(given, name="run" if file is None else file.stem, file=file, count=len(from_file))
+
+
+def config_of(table: Mapping[str, Any]) -> Config:
+    """Return the configuration of a table such as `Config.table` returns."""
+    flags = _flags(table)
+    return _config(flags, name="run", file=None, count=len(flags))
+
+
+def as_toml(config: Config) -> str:
+    """Return a configuration with all its options as the text of a file.
+
+    >>> config = read_config(flags=["--budget.sparsity", "0.9"])
+    >>> config_of(tomllib.loads(as_toml(config))) == config
+    True
+    """
+    return tomli_w.dumps(config.table())
+
+
+def help_of(flags: Sequence[str], file: Path | None = None) -> str:
+    """Return the options of a training, those of the entries that file and flags choose."""
+    given = [*([] if file is None else _flags_of_file(file)), *_flags_of_line(flags)]
+    return Options(given, everything=True).parser.format_help()
+
+
+class Options:
+    """The options that there are, once the names in the flags have chosen their entries.
+
+    Args:
+        flags: what the user says.
+        everything: include options that exclude each other, λ and a budget, for the help.
+
+    """
+
+    def __init__(self, flags: Iterable[Flag], *, everything: bool = False) -> None:
+        said = dict(flags)
+        self.types: dict[str, Any] = {}
+        self.parser = ArgumentParser(
+            prog="rvsm train [FILE]",
+            usage="rvsm train [FILE] [--section.option VALUE …]",
+            description="Options are those of the chosen entries: --penalty.name tl1 adds --penalty.a, and so on.",
+            exit_on_error=False,
+            add_help=False,
+            allow_abbrev=False,
+        )
+        general = self.parser.add_argument_group("the run")
+        self._add(general, "name", str, default=None, help="what the run is called (default: that of the file)")
+        self._add(general, "seed", int, default=0, help="of weights, order, augmentation and validation images")
+        method = entry("method", self._name("method", said))
+        budgeted = takes(method, "budget") and (everything or any(key.startswith("budget.") for key in said))
+        self.sections = ["data", "model", "optimizer", "schedule", "training", "augment", "method"]
+        if takes(method, "penalty") and (needs(method, "penalty") or "penalty.name" in said or everything):
+            self.sections.append("penalty")
+        if takes(method, "groups"):
+            self.sections.append("groups")
+        if budgeted:
+            self.sections.append("budget")
+        for section in self.sections:
+            if section in PLAIN:
+                self._section(section, PLAIN[section], f"[{section}]", skip={"steps"})
+                continue
+            known, name = CHOICES[section], self._name(section, said)
+            self._add(
+                self.parser.add_argument_group(f"[{section}]"),
+                f"{section}.name",
+                str,
+                default=known.default,
+                help=f"one of {', '.join(known.entries)}",
+            )
+            skip = set(known.given)
+            if section == "penalty" and budgeted and not everything:
+                skip.add("lam")  # the budget sets it
+            if section == "method" and takes(method, "budget"):
+                skip.add("sparsity")  # it is budget.sparsity
+            self._section(section, entry(section, name), f"[{section}] {name}", skip=skip)
+
+    def _name(self, section: str, said: Mapping[str, Any]) -> str:
+        return str(said.get(f"{section}.name", CHOICES[section].default))
+
+    def _section(self, section: str, maker: Entry, title: str, *, skip: set[str]) -> None:
+        parser, arguments = self.parser, _arguments(maker)
+        add = parser.add_class_arguments if isinstance(maker, type) else parser.add_function_arguments
+        add(maker, section, skip={name for name in arguments if name in skip}, fail_untyped=False)
+        if (group := (parser.groups or {}).get(section)) is not None:
+            group.title, group.description = title, group.title
+        for action in parser._actions:
+            if action.dest == section:
+                action.help = argparse.SUPPRESS  # jsonargparse's own way to give a section as a file
+        for name, annotation in arguments.items():
+            if name not in skip:
+                self.types[f"{section}.{name}"] = annotation
+
+    def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
+        group.add_argument(f"--{key}", type=kind, **settings)
+        self.types[key] = kind
+
+
+def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> Config:
+    """Return the configuration of flags, the first ``count`` of which come from the file."""
+    options = Options(flags)
+    for i, (key, _) in enumerate(flags):
+        if key not in options.types:
+            raise ValueError(_unknown(key, options, f"{file}: " if file is not None and i < count else ""))
+    try:
+        found = options.parser.parse_args([f"--{key}={_text(value)}" for key, value in flags])
+    except argparse.ArgumentError as error:
+        raise ValueError(_sentence(str(error), dict(flags), options.types)) from None
+    choices = {
+        section: Choice(found[section]["name"], {k: v for k, v in _plain(found[section]).items() if k != "name"})
+        for section in options.sections
+        if section in CHOICES
+    }
+    config = Config(
+        name=found["name"] or name,
+        seed=found["seed"],
+        data=choices["data"],
+        model=choices["model"],
+        optimizer=choices["optimizer"],
+        schedule=choices["schedule"],
+        training=Training(**_plain(found["training"])),
+        augment=Augment(**_plain(found["augment"])),
+        method=choices["method"],
+        penalty=choices.get("penalty"),
+        groups=choices.get("groups"),
+        budget=_plain(found["budget"]) if "budget" in options.sections else None,
+    )
+    _require_target(config)
+    check(config)
+    return config
+
+
+def _require_target(config: Config) -> None:
+    """Raise unless the method has what it needs to know how many zeros are wanted."""
+    if config.method.name == "rvsm" and config.budget is None and config.method.options.get("beta") is None:
+        raise ValueError(_NO_TARGET)
+    if config.method.name == "magnitude" and config.budget is None:
+        raise ValueError("magnitude pruning needs a target: give --budget.sparsity 0.9")
+    if config.method.name == "admm" and (config.penalty is None) == (config.method.options.get("sparsity") is None):
+        raise ValueError(
+            "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"
+        )
+
+
+# From files and lines to flags
+
+
+def _flags_of_file(file: Path) -> list[Flag]:
+    try:
+        with file.open("rb") as opened:
+            return _flags(tomllib.load(opened))
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
+    except IsADirectoryError:
+        raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not a TOML file: {error}") from None
+
+
+def _flags(table: Mapping[str, Any]) -> list[Flag]:
+    flags: list[Flag] = []
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flags += [(f"{key}.{option}", setting) for option, setting in value.items()]
+        else:
+            flags.append((key, value))
+    return flags
+
+
+def _flags_of_line(words: Sequence[str]) -> list[Flag]:
+    flags: list[Flag] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise ValueError(f"expected --section.option VALUE but found {word!r}")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            if not rest or re.match(r"--[a-z]", rest[0]):
+                raise ValueError(f"--{key} needs a value: --{key} VALUE")
+            value = rest.pop(0)
+        flags.append((key, value))
+    return flags
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+# What went wrong, in words
+
+
+def _unknown(key: str, options: Options, where: str) -> str:
+    section, _, option = key.partition(".")
+    known = [name for name in options.types if name.startswith(f"{section}.")]
+    if section == "budget" and "budget" not in options.sections:
+        return f"{where}{key}: the method has no budget; methods with a target are rvsm and magnitude"
+    if key == "penalty.lam" and "budget" in options.sections:
+        return f"{where}penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
+    if key == "method.sparsity" and "budget" not in options.sections:
+        return f"{where}unknown key {key!r}; a target sparsity is budget.sparsity"
+    if option and not known:
+        if section in CHOICES:
+            return f"{where}{key}: the chosen method takes no {section}; leave the section out"
+        near = get_close_matches(section, [*CHOICES, *PLAIN], 1)
+        hint = f"did you mean [{near[0]}]? " if near else ""
+        return f"{where}unknown section {section!r}; {hint}there are {', '.join([*CHOICES, *PLAIN])}"
+    owners = (
+        [name for name, maker in CHOICES[section].entries.items() if takes(maker, option)] if section in CHOICES else []
+    )
+    if owners:
+        return f"{where}{key} is an option of {section}.name = {' or '.join(map(repr, owners))}, which is not chosen"
+    near = get_close_matches(key, options.types, 1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    here = f" [{section}] has {', '.join(name.partition('.')[2] for name in known)}." if known else ""
+    return f"{where}unknown key {key!r}{hint}{here}"
+
+
+def _sentence(error: str, said: Mapping[str, Any], types: Mapping[str, Any]) -> str:
+    """Turn a message of jsonargparse into a sentence."""
+    key = re.search(r'[Pp]arser key "([^"]+)"', error) or re.search(r"argument --([\w.]+)", error)
+    if key and key[1] in types and key[1] in said:
+        return f"{key[1]} must be {words(types[key[1]])} but is {said[key[1]]!r}"
+    if missing := re.search(r"arguments? (?:is|are) required: (.*)", error):
+        first = missing[1].split(",")[0].strip()
+        if first == "penalty.lam" and "method.beta" not in said:
+            return _NO_TARGET
+        return f"{first} is missing: give --{first} on the command line, or write it in the file"
+    return " ".join(error.split())
+
+
+def words(annotation: Any) -> str:
+    """Return a type in words.
+
+    >>> words(float | None), words(tuple[float, ...]), words(Literal["a", "b"])
+    ('a number or null', 'a list of numbers', 'a or b')
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " or ".join("null" if part is NoneType else words(part) for part in arguments)
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis:
+        return f"a list of two, {words(arguments[0])} and {words(arguments[1])}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table"
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return f"a list of {words(arguments[0]).removeprefix('a ')}s"
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
+    return plain.get(annotation, str(annotation))
+
+
+def _plain(found: Namespace) -> dict[str, Any]:
+    """Return the options of a section as plain values, as a file would have them."""
+    return {key: _value(value) for key, value in found.as_dict().items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_value(part) for part in value]
+    return value
+
+
+def _arguments(maker: Entry) -> dict[str, Any]:
+    target = maker.__init__ if isinstance(maker, type) else maker  # type: ignore[misc]
+    hints = get_type_hints(target)
+    return {
+        name: hints.get(name, Any)
+        for name, parameter in inspect.signature(maker).parameters.items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }

@@ -1,0 +1,84 @@
+"""The sections of a configuration: registries to choose an entry from, whose signature is what may be set."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from rvsm.config.training import Augment, Training
+from rvsm.data import DATASETS
+from rvsm.groups import GROUPS
+from rvsm.models import MODELS
+from rvsm.optimizers import OPTIMIZERS
+from rvsm.penalties import PENALTIES
+from rvsm.schedules import SCHEDULES
+from rvsm.splitting import METHODS, Budget
+
+Entry = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """No sparsity: plain training, to compare with."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a configuration.
+
+    Attributes:
+        entries: the registry that ``name`` chooses from.
+        default: the entry if nothing is said.
+        given: arguments of the entries that the rest of the training decides.
+
+    """
+
+    entries: Mapping[str, Entry]
+    default: str
+    given: frozenset[str] = field(default_factory=frozenset)
+
+
+CHOICES: dict[str, Section] = {
+    "data": Section(DATASETS, "digits"),
+    "model": Section(MODELS, "convnet", frozenset({"channels", "classes", "size"})),
+    "optimizer": Section(OPTIMIZERS, "sgd"),
+    "schedule": Section(SCHEDULES, "cosine"),
+    "method": Section(
+        {"dense": Dense, **METHODS},
+        "rvsm",
+        frozenset({"model", "penalty", "groups", "budget", "steps", "example_input"}),
+    ),
+    "penalty": Section(PENALTIES, "l0"),
+    "groups": Section(GROUPS, "element"),
+}
+"""Sections that begin with a ``name``."""
+
+PLAIN: dict[str, type[Any]] = {"training": Training, "augment": Augment, "budget": Budget}
+"""Sections without a choice."""
+
+
+def entry(section: str, name: str) -> Entry:
+    """Return the entry of a section's registry by its name; a model may also be a user's own, module:callable."""
+    entries = CHOICES[section].entries
+    if name in entries:
+        return entries[name]
+    if section == "model" and ":" in name:
+        from rvsm.models.user import find_callable
+
+        return find_callable(name)
+    near = get_close_matches(name, entries, 1)
+    hint = f"did you mean {near[0]!r}? choose" if near else "choose"
+    own = ", or your own as module:callable" if section == "model" else ""
+    raise ValueError(f"unknown {section}.name {name!r}; {hint} from {', '.join(entries)}{own}")
+
+
+def takes(maker: Entry, argument: str) -> bool:
+    """Return whether a class or function has an argument of this name."""
+    return argument in inspect.signature(maker).parameters
+
+
+def needs(maker: Entry, argument: str) -> bool:
+    """Return whether a class or function has an argument of this name without a default."""
+    found = inspect.signature(maker).parameters.get(argument)
+    return found is not None and found.default is inspect.Parameter.empty

@@ -1,0 +1,77 @@
+"""How a network is trained, whatever the data, the model and the method."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Training:
+    """The course of a training.
+
+    Args:
+        epochs: passes over the training images.
+        batch: images in each optimizer step.
+        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same.
+        validation: the share of the training images that is held out; test images are looked at once, at the end.
+        label_smoothing: the share of each label's weight that is spread over all classes.
+        clip: the largest norm of the gradient; null for no limit.
+        evaluate_every: epochs between two looks at the validation images.
+        checkpoint_every: epochs between two checkpoints; within an epoch there is one every ten minutes.
+        precision: float32, bfloat16 (autocast), or auto, which is bfloat16 where the hardware multiplies it.
+        channels_last: the memory layout of convolutions; auto is true on all devices, where it was measured as faster.
+        compile: run the model through torch.compile, which takes a minute or two at the start.
+        device: cpu, cuda, or auto, which is cuda where there is one.
+        threads: threads of the CPU; null for torch's own choice.
+        tensorboard: write TensorBoard's files into the run's folder, too; needs the package tensorboard.
+
+    """
+
+    epochs: int = 30
+    batch: int = 128
+    accumulate: int = 1
+    validation: float = 0.1
+    label_smoothing: float = 0.0
+    clip: float | None = None
+    evaluate_every: int = 1
+    checkpoint_every: int = 1
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    channels_last: Literal["auto", "true", "false"] = "auto"
+    compile: bool = False
+    device: str = "auto"
+    threads: int | None = None
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulate", "evaluate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"training.{name} must be at least 1 but is {getattr(self, name)}")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"training.threads must be at least 1, or null, but is {self.threads}")
+        for name in ("validation", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"training.{name} must be a share in [0, 1) but is {getattr(self, name)}")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"training.clip must be a norm > 0, or null, but is {self.clip}")
+        if self.batch < self.accumulate:
+            raise ValueError(f"training.accumulate = {self.accumulate} parts of a batch of {self.batch} would be empty")
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random changes of the training images; zero and false leave them as they are.
+
+    Args:
+        crop: move each image by up to this many pixels.
+        flip: mirror half of the images.
+        cutout: blank a square of this many pixels on a side.
+
+    """
+
+    crop: int = 0
+    flip: bool = False
+    cutout: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("crop", "cutout"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"augment.{name} must be a number of pixels ≥ 0 but is {getattr(self, name)}")
