@@ -1,25 +1,32 @@
 """Data sets, one file each, and batches of them."""
 
-from collections.abc import Callable
-
 from rvsm.data.augment import Augmentation, Cutout, Flip, RandomCrop
 from rvsm.data.batches import Batches
+from rvsm.data.cifar10 import CIFAR10
 from rvsm.data.dataset import Dataset, Source
 from rvsm.data.digits import Digits, Split, digits
+from rvsm.data.fashion_mnist import FashionMNIST
+from rvsm.data.folder import Folder
 from rvsm.data.images import Images, Moments, moments
 
-DATASETS: dict[str, Callable[..., Source]] = {
+DATASETS: dict[str, type[Source]] = {
     "digits": Digits,
+    "fashion-mnist": FashionMNIST,
+    "cifar10": CIFAR10,
+    "folder": Folder,
 }
 
 __all__ = [
+    "CIFAR10",
     "DATASETS",
     "Augmentation",
     "Batches",
     "Cutout",
     "Dataset",
     "Digits",
+    "FashionMNIST",
     "Flip",
+    "Folder",
     "Images",
     "Moments",
     "RandomCrop",

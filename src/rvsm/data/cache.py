@@ -1,0 +1,152 @@
+"""Decoded images kept in a file, so that they are decoded once.
+
+The file lies beside the source if its folder may be written to, otherwise in the user's cache directory; the
+environment variable RVSM_CACHE names a directory to use instead of both. A file that is damaged, of another format or
+older than its source is not used but written again: a cache is never trusted, and deleting it is always safe.
+"""
+
+import json
+import logging
+import os
+import stat
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rvsm.data.atomic import replacing
+from rvsm.data.dataset import Dataset
+from rvsm.data.images import Images
+
+_FORMAT = 1
+_TENSORS = ("train.images", "train.labels", "test.images", "test.labels")
+_log = logging.getLogger(__name__)
+
+
+def cache_directory() -> Path:
+    """Return the directory for caches and downloads: $RVSM_CACHE, $XDG_CACHE_HOME/rvsm or ~/.cache/rvsm."""
+    if chosen := os.environ.get("RVSM_CACHE"):
+        return Path(chosen).expanduser()
+    # As the XDG specification asks, a relative path does not count.
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "rvsm"
+
+
+def cached(
+    source: Path, files: Iterable[Path], options: Mapping[str, object], decode: Callable[[], Dataset]
+) -> Dataset:
+    """Return the data set that ``decode`` makes of the source, from the cache if that is good.
+
+    Args:
+        source: the archive or folder that the images come from; the cache is named after it.
+        files: all files that matter; when one of them changes in name, size or time, the cache is stale.
+        options: what else the outcome depends on; each choice has its own cache.
+        decode: does the work.
+
+    """
+    source = source.resolve()
+    state = _fingerprint(source, files)
+    places = _places(source, options)
+    for place in places:
+        if place.is_file():
+            try:
+                return _read(place, state)
+            except Exception as error:  # whatever is wrong with it, the images can be decoded again
+                _log.info("The cache %s is not used: %s", place, error)
+    dataset = decode()
+    _write(places, state, dataset)
+    return dataset
+
+
+def _fingerprint(source: Path, files: Iterable[Path]) -> str:
+    digest = blake2b(digest_size=16)
+    root = source if source.is_dir() else source.parent
+    for file in sorted(files):
+        status = file.stat()
+        name = os.path.relpath(file.absolute(), root)
+        digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
+    return digest.hexdigest()
+
+
+def _places(source: Path, options: Mapping[str, object]) -> list[Path]:
+    """Return where the cache may be, the preferred place first."""
+    # Beside the source the name says what it is of, so that the two can be moved together.
+    beside = source.parent / f"{source.name}.{_digest(options)}.rvsm-cache"
+    elsewhere = cache_directory() / f"{source.name}.{_digest([str(source), dict(options)])}.rvsm-cache"
+    if os.environ.get("RVSM_CACHE"):
+        return [elsewhere]
+    # Nobody's permission to write is respected for root too, who could.
+    mode = source.parent.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    writable = mode and os.access(source.parent, os.W_OK | os.X_OK)
+    return [beside, elsewhere] if writable else [elsewhere, beside]
+
+
+def _digest(value: object) -> str:
+    content = json.dumps(value, sort_keys=True, default=dict).encode()
+    return blake2b(content, digest_size=6).hexdigest()
+
+
+def _read(place: Path, state: str) -> Dataset:
+    """Return the data set in the file; raise unless all is as it was written."""
+    with safe_open(place, framework="pt") as file:
+        head = _head(file.metadata())
+        if head["source"] != state:
+            raise ValueError("the source has changed")
+        if sorted(file.keys()) != sorted(_TENSORS):
+            raise ValueError("it holds other tensors than expected")
+        tensors = {name: file.get_tensor(name) for name in _TENSORS}
+    train, test = (Images(tensors[f"{part}.images"], tensors[f"{part}.labels"]) for part in ("train", "test"))
+    dataset = Dataset(train, test, tuple(head["classes"]), head["name"])
+    for name, tensor in tensors.items():
+        if _checksum(tensor) != head["checksums"].get(name):
+            raise ValueError(f"the checksum of {name} is wrong")
+    return dataset
+
+
+def _head(metadata: dict[str, str] | None) -> dict[str, Any]:
+    head = json.loads((metadata or {}).get("rvsm", "null"))
+    kinds = {"format": int, "source": str, "name": str, "classes": list, "checksums": dict}
+    if not isinstance(head, dict) or any(not isinstance(head.get(key), kind) for key, kind in kinds.items()):
+        raise ValueError("its metadata are not those of a cache")
+    if head["format"] != _FORMAT or not all(isinstance(name, str) for name in head["classes"]):
+        raise ValueError(f"it has format {head['format']}, not {_FORMAT}")
+    return head
+
+
+def _write(places: list[Path], state: str, dataset: Dataset) -> None:
+    """Write the cache to the first place that can take it; warn if none can."""
+    parts = {"train": dataset.train, "test": dataset.test}
+    tensors = {f"{part}.images": images.images.contiguous() for part, images in parts.items()}
+    tensors |= {f"{part}.labels": images.labels.contiguous() for part, images in parts.items()}
+    head = {
+        "format": _FORMAT,
+        "source": state,
+        "name": dataset.name,
+        "classes": dataset.classes,
+        "checksums": {name: _checksum(tensor) for name, tensor in tensors.items()},
+    }
+    problems = []
+    for place in places:
+        try:
+            with replacing(place) as temporary:
+                save_file(tensors, temporary, {"rvsm": json.dumps(head)})
+        except (OSError, SafetensorError) as error:
+            problems.append(f"{place.parent}: {error}")
+        else:
+            _log.info("Decoded images are kept in %s", place)
+            return
+    warnings.warn(
+        f"decoded images cannot be kept and will be decoded again next time ({'; '.join(problems)}); set the"
+        " environment variable RVSM_CACHE to a folder that can be written to",
+        stacklevel=5,
+    )
+
+
+def _checksum(tensor: Tensor) -> int:
+    return zlib.crc32(tensor.numpy().data)

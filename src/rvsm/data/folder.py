@@ -1,0 +1,74 @@
+"""A user's own images, in one folder for each class."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rvsm.data.cache import cached
+from rvsm.data.dataset import Dataset, stratified
+from rvsm.data.tree import Entry, assemble, in_archive, in_folder
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Images in ``path/train/<class>/`` and ``path/test/<class>/``, or in ``path/<class>/`` alone.
+
+    The path may also be a tar archive with that layout. Decoded images are kept in a cache; see `rvsm.data.cache`.
+
+    Args:
+        path: the folder or archive.
+        size: cut the largest square from the middle of each image and scale it to this many pixels; may be left out if
+            all images are squares of one size.
+        channels: 3 for colour, 1 for grey.
+        test_share: the share of each class that is kept for the test where there is no folder for it.
+        test_seed: decides which images these are.
+
+    >>> import os, tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     for colour in ("blue", "red"):
+    ...         os.makedirs(f"{root}/colours/{colour}")
+    ...         for number in range(10):
+    ...             Image.new("RGB", (16, 16), colour).save(f"{root}/colours/{colour}/{number}.png")
+    ...     colours = Folder(f"{root}/colours", size=8, test_share=0.2).load()
+    >>> colours.classes, len(colours.train), len(colours.test), colours.channels, colours.size
+    (('blue', 'red'), 16, 4, 3, 8)
+
+    """
+
+    path: str | Path
+    size: int | None = None
+    channels: int = 3
+    test_share: float = 0.15
+    test_seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ValueError(f"size must be >= 1 but is {self.size}")
+        if self.channels not in (1, 3):
+            raise ValueError(f"channels must be 3 for colour or 1 for grey but is {self.channels}")
+        if not 0 < self.test_share < 1:
+            raise ValueError(f"test_share must be between 0 and 1 but is {self.test_share}")
+
+    def load(self) -> Dataset:
+        """Return the images, all of one size."""
+        path = Path(self.path).expanduser().resolve()
+        entries: Iterable[Entry]
+        if path.is_file():
+            entries, files = in_archive(path), [path]
+        else:
+            entries = in_folder(path)
+            files = [entry.contents for entry in entries if isinstance(entry.contents, Path)]
+        options = {name: value for name, value in asdict(self).items() if name != "path"}
+        return cached(path, files, options, lambda: self._decode(entries, path.name))
+
+    def _decode(self, entries: Iterable[Entry], name: str) -> Dataset:
+        parts, classes = assemble(entries, channels=self.channels, size=self.size)
+        if len(classes) < 2:
+            raise ValueError(f"{self.path} must have at least two classes of images but has {len(classes)}: {classes}")
+        if set(parts) == {"train", "test"}:
+            return Dataset(parts["train"], parts["test"], classes, name)
+        if set(parts) != {""}:
+            raise ValueError(f"{self.path} must have train and test images, or neither, but has {sorted(parts)}")
+        test = stratified(parts[""].labels, self.test_share, seed=self.test_seed)
+        return Dataset(parts[""][~test], parts[""][test], classes, name)

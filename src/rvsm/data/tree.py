@@ -1,0 +1,161 @@
+"""Images in folders named after their classes, on disk or in a tar archive, made into tensors.
+
+The layout is ``train/<class>/…`` and ``test/<class>/…``, or ``<class>/…`` alone. Hidden files and whatever has no
+suffix of an image are passed over.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rvsm.data.archive import members
+from rvsm.data.decode import SUFFIXES, decode
+from rvsm.data.images import Images
+
+_CHUNK = 64
+Pixels = NDArray[np.uint8]
+
+
+class Entry(NamedTuple):
+    """An image file: its part ("train", "test" or "" for both), its class, its name within that, and its contents."""
+
+    part: str
+    kind: str
+    name: str
+    contents: bytes | Path
+
+    def decode(self, *, channels: int, size: int | None) -> Pixels:
+        """Return the pixels."""
+        name = "/".join(filter(None, self[:3]))
+        if isinstance(self.contents, bytes):
+            return decode(self.contents, name, channels=channels, size=size)
+        try:
+            contents = self.contents.read_bytes()
+        except OSError as error:
+            raise ValueError(f"{self.contents} cannot be read: {error.strerror or error}") from error
+        return decode(contents, str(self.contents), channels=channels, size=size)
+
+
+def in_folder(root: Path) -> list[Entry]:
+    """Return the image files under a folder; a class without images is an error."""
+    if not root.is_dir():
+        raise ValueError(f"{root} does not exist" if not root.exists() else f"{root} is no folder")
+    parts = ["train", "test"] if (root / "train").is_dir() or (root / "test").is_dir() else [""]
+    entries = []
+    for part in parts:
+        if not (root / part).is_dir():
+            raise ValueError(f"{root} has one of the folders train and test but not {part}; give both or neither")
+        for kind in sorted(path for path in _listed(root / part) if path.is_dir()):
+            files = sorted(_image_files(kind))
+            if not files:
+                raise ValueError(
+                    f"{kind} has no images; each folder there is a class with files {_suffixes()}; remove it or fill it"
+                )
+            entries += [Entry(part, kind.name, file.relative_to(kind).as_posix(), file) for file in files]
+    return entries
+
+
+def in_archive(path: Path) -> Iterator[Entry]:
+    """Iterate over the image files of a tar archive; folders around the layout are passed over."""
+    for member in members(path):
+        parts = member.path.parts
+        if any(part.startswith((".", "__MACOSX")) for part in parts) or not _is_image(member.path) or len(parts) < 2:
+            continue
+        place = next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
+        if place is None:
+            yield Entry("", parts[-2], parts[-1], member.read())
+        else:
+            yield Entry(parts[place], parts[place + 1], "/".join(parts[place + 2 :]), member.read())
+
+
+def assemble(entries: Iterable[Entry], *, channels: int, size: int | None) -> tuple[dict[str, Images], tuple[str, ...]]:
+    """Decode all images; return those of each part, sorted by class and name, and the classes, sorted.
+
+    Files are decoded by as many threads as there are processors: Pillow lets go of the interpreter meanwhile.
+    """
+    found = sorted(_decoded(entries, channels=channels, size=size), key=lambda pair: pair[0])
+    classes = tuple(sorted({kind for (part, kind, _), _ in found if part != "test"}))
+    parts: dict[str, Images] = {}
+    for part in sorted({key[0] for key, _ in found}):
+        here = [(key, pixels) for key, pixels in found if key[0] == part]
+        labels = []
+        for (_, kind, _), _ in here:
+            if kind not in classes:
+                raise ValueError(f"the class {kind!r} has test images but no training images")
+            labels.append(classes.index(kind))
+        parts[part] = Images(torch.from_numpy(np.stack([pixels for _, pixels in here])), torch.tensor(labels))
+    return parts, classes
+
+
+def _decoded(
+    entries: Iterable[Entry], *, channels: int, size: int | None
+) -> Iterator[tuple[tuple[str, str, str], Pixels]]:
+    def work(chunk: list[Entry]) -> list[tuple[tuple[str, str, str], Pixels]]:
+        return [(entry[:3], entry.decode(channels=channels, size=size)) for entry in chunk]
+
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    pool = ThreadPoolExecutor(workers)
+    remaining = iter(entries)
+    pending: deque[Future[list[tuple[tuple[str, str, str], Pixels]]]] = deque()
+    first: tuple[str, Pixels] | None = None
+    try:
+        while True:
+            # A bounded queue: files are not read much faster than they are decoded.
+            while len(pending) < 4 * workers and (chunk := list(islice(remaining, _CHUNK))):
+                pending.append(pool.submit(work, chunk))
+            if not pending:
+                return
+            for key, pixels in pending.popleft().result():
+                first = first or ("/".join(filter(None, key)), pixels)
+                _check_shape(first, "/".join(filter(None, key)), pixels)
+                yield key, pixels
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _check_shape(first: tuple[str, Pixels], name: str, pixels: Pixels) -> None:
+    _, height, width = pixels.shape
+    if pixels.shape != first[1].shape:
+        raise ValueError(
+            f"{name} has {width}×{height} pixels but {first[0]} has {first[1].shape[2]}×{first[1].shape[1]}; give size="
+            " to bring all images to one size"
+        )
+    if height != width:
+        raise ValueError(f"{name} has {width}×{height} pixels, which is not square; give size= to cut and scale images")
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if not path.name.startswith(".")]
+    except OSError as error:
+        raise ValueError(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+    status = folder.stat()
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        raise ValueError(f"{folder} is a link to a folder that it lies in; remove it")
+    for path in _listed(folder):
+        if path.is_dir():
+            yield from _image_files(path, above | {here})
+        elif _is_image(path):
+            if not path.is_file():
+                raise ValueError(f"{path} is a link that leads nowhere, or no file; remove it")
+            yield path
+
+
+def _is_image(path: PurePosixPath | Path) -> bool:
+    return path.suffix.lower() in SUFFIXES
+
+
+def _suffixes() -> str:
+    return ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
