@@ -52,15 +52,15 @@ def cached(
     """
     source = source.resolve()
     state = _fingerprint(source, files)
-    places = _places(source, options)
-    for place in places:
+    readable, writable = _places(source, options)
+    for place in readable:
         if place.is_file():
             try:
                 return _read(place, state)
             except Exception as error:  # whatever is wrong with it, the images can be decoded again
                 _log.info("The cache %s is not used: %s", place, error)
     dataset = decode()
-    _write(places, state, dataset)
+    _write(writable, state, dataset)
     return dataset
 
 
@@ -74,17 +74,17 @@ def _fingerprint(source: Path, files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _places(source: Path, options: Mapping[str, object]) -> list[Path]:
-    """Return where the cache may be, the preferred place first."""
+def _places(source: Path, options: Mapping[str, object]) -> tuple[list[Path], list[Path]]:
+    """Return where the cache may be, and where it may be written, the preferred place first."""
     # Beside the source the name says what it is of, so that the two can be moved together.
     beside = source.parent / f"{source.name}.{_digest(options)}.rvsm-cache"
     elsewhere = cache_directory() / f"{source.name}.{_digest([str(source), dict(options)])}.rvsm-cache"
     if os.environ.get("RVSM_CACHE"):
-        return [elsewhere]
-    # Nobody's permission to write is respected for root too, who could.
+        return [elsewhere], [elsewhere]
+    # A folder that nobody may write to is left alone by root too, who could.
     mode = source.parent.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
     writable = mode and os.access(source.parent, os.W_OK | os.X_OK)
-    return [beside, elsewhere] if writable else [elsewhere, beside]
+    return [beside, elsewhere], [beside, elsewhere] if writable else [elsewhere]
 
 
 def _digest(value: object) -> str:
@@ -144,7 +144,7 @@ def _write(places: list[Path], state: str, dataset: Dataset) -> None:
     warnings.warn(
         f"decoded images cannot be kept and will be decoded again next time ({'; '.join(problems)}); set the"
         " environment variable RVSM_CACHE to a folder that can be written to",
-        stacklevel=5,
+        stacklevel=4,
     )
 
 

@@ -109,7 +109,7 @@ def _images(files: Mapping[str, bytes], names: tuple[str, ...] | list[str]) -> I
 def _checked(dataset: Dataset, name: str) -> Dataset:
     if dataset.classes != _CLASSES or (dataset.channels, dataset.size) != (3, 32):
         raise ValueError(
-            f"{dataset.name} has {dataset.size}×{dataset.size} images of the classes {', '.join(dataset.classes)}, so it"
-            " is not CIFAR-10; other images are read by the data set 'folder'"
+            f"{dataset.name} is not CIFAR-10: it has {dataset.size}×{dataset.size} images of the classes"
+            f" {', '.join(dataset.classes)}; other images are read by the data set 'folder'"
         )
     return replace(dataset, name=name)

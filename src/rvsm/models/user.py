@@ -47,9 +47,10 @@ def load_model(name: str, **arguments: Any) -> nn.Module:
 
 
 def _module(name: str) -> Any:
-    # As for `python -m`, what lies in the working directory comes first.
+    # As for `python -m`, what lies in the working directory comes first, now and for imports that the module does later.
     here = os.getcwd()
-    sys.path.insert(0, here)
+    if sys.path[0] not in ("", here):
+        sys.path.insert(0, here)
     importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
@@ -60,8 +61,6 @@ def _module(name: str) -> Any:
             f"there is no module {error.name!r}, neither installed nor in {here}; a model of your own is named as"
             " module:callable"
         ) from error
-    finally:
-        sys.path.remove(here)
 
 
 def _check_arguments(name: str, maker: Callable[..., Any], arguments: dict[str, Any]) -> None:

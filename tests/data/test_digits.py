@@ -1,0 +1,30 @@
+import torch
+
+from rvsm.data import Digits, digits
+
+
+def test_the_parts_are_fixed_and_balanced() -> None:
+    data = Digits().load()
+    assert (len(data.train), len(data.test), data.channels, data.size) == (1348, 449, 1, 8)
+    assert data.classes == tuple("0123456789")
+    counts = torch.cat([data.train.labels, data.test.labels]).bincount()
+    assert ((data.test.labels.bincount() - counts / 4).abs() < 1).all()
+    torch.manual_seed(17)
+    assert Digits().load().test.images.equal(data.test.images)
+
+
+def test_no_test_image_is_a_training_image() -> None:
+    data = Digits().load()
+    train = {bytes(image.flatten().tolist()) for image in data.train.images}
+    assert not [image for image in data.test.images if bytes(image.flatten().tolist()) in train]
+
+
+def test_pixels_are_scaled_to_the_whole_range_of_a_byte() -> None:
+    values = Digits().load().train.images.unique()
+    assert values.tolist() == [round(v * 255 / 16) for v in range(17)]
+
+
+def test_the_split_of_floats_is_still_there() -> None:
+    split = digits(seed=0)
+    assert split.train_images.shape == (1348, 1, 8, 8)
+    assert abs(float(split.train_images.mean())) < 1e-5
