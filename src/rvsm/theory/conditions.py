@@ -5,8 +5,8 @@ from math import isfinite, pi, sqrt
 
 from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
-from rvsm.theory.network import coefficients, curvature, require_patches
-from rvsm.theory.sweep import PENALTIES, beta_bound
+from rvsm.theory.network import curvature, require_patches
+from rvsm.theory.sweep import PENALTIES, beta_bound, threshold_limit
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,7 @@ def conditions(
     if not (isfinite(delta) and 0 < delta < pi):
         raise ValueError(f"delta must be between 0 and π but is {delta}; it is π minus the largest initial angle")
     t, mu = _threshold(penalty, lam, beta), lam / beta
-    high, (a, _) = float(curvature(k)), coefficients(k)
-    keeps = float(a / (a + beta * k * k)) / sqrt(d)
+    high, keeps = float(curvature(k)), float(threshold_limit(k=k, beta=beta, d=d))
     bound = beta_bound(k=k, delta=delta)
     listed = (
         Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 1/(β+L⁺)", 1 / (beta + high)),

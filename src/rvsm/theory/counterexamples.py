@@ -32,22 +32,15 @@ def rising_angle(*, steps: int = 400) -> Trajectory:
     return simulate(setting, truth, truth, steps=steps)
 
 
-def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2) -> float:
+def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, norm: float = 1.0) -> float:
     """Return θ¹ − θ⁰ of counterexample 3: ℓ0, half of the entries just above the threshold, β a multiple of its bound.
 
     w⁰, w* and u are in one plane, with w⁰ between the others and θ⁰ = π − δ: the worst case of the paper's proof.
     """
     beta = multiple * beta_bound(k=k, delta=delta)
-    half = torch.arange(d) < d // 2
-    w = torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double() / sqrt(d)
-    across = torch.where(half, -1.0, 1.0).double() / sqrt(d)  # away from u
-    axis = w / w.norm()
-    across = across - (across @ axis) * axis
-    across = across / across.norm()
-    angle = torch.tensor(pi - delta, dtype=torch.float64)
-    truth = angle.cos() * axis + angle.sin() * across
+    w, truth = _worst_case(norm / sqrt(d), d=d, delta=delta)
     # A small step: to first order in η the turn is η times what pulls w across itself.
-    penalty = L0(lam=1.0).with_threshold(1 / sqrt(d), 1 / beta)
+    penalty = L0(lam=1.0).with_threshold(norm / sqrt(d), 1 / beta)
     path = simulate(Setting(penalty, k=k, beta=beta, eta=1e-3 / (beta + float(curvature(k)))), truth, w, steps=1)
     return float(path.theta[1] - path.theta[0])
 
@@ -76,7 +69,7 @@ def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajector
     theta = torch.linspace(0.1, pi - 1, seeds, dtype=torch.float64)
     start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
     setting = Setting(L1(lam=0.5 / sqrt(10) * 0.1), k=128, beta=0.1, eta=1 / (0.1 + float(curvature(128))))
-    return simulate(setting, truth, start, steps=steps, every=50), truth
+    return simulate(setting, truth, start, steps=steps, tolerance=1e-12), truth
 
 
 def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
@@ -86,16 +79,20 @@ def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
     """
     beta = beta_bound(k=k, delta=delta)
     penalty = L0(lam=0.9 / sqrt(d) * beta)
-    t = penalty.threshold(1 / beta)
+    w, truth = _worst_case(penalty.threshold(1 / beta), d=d, delta=delta)
+    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20)
+
+
+def _worst_case(threshold: float, *, d: int, delta: float) -> tuple[Tensor, Tensor]:
+    """Return w⁰, half of whose entries are just above the threshold, and a w* on its other side than u."""
     half = torch.arange(d) < d // 2
-    w = t * torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double()
+    w = threshold * torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double()
     axis = w / w.norm()
     across = torch.where(half, -1.0, 1.0).double()
     across = across - (across @ axis) * axis
     across = across / across.norm()
     angle = torch.tensor(pi - delta, dtype=torch.float64)
-    truth = angle.cos() * axis + angle.sin() * across
-    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20)
+    return w, angle.cos() * axis + angle.sin() * across
 
 
 def _direction(angle: float) -> Tensor:

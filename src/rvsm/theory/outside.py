@@ -1,6 +1,5 @@
-"""Maps of what happens outside the hypotheses, and of what sparsity costs; plain tensors, ready to be drawn."""
+"""Maps of what happens outside the hypotheses; plain tensors, ready to be drawn."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import pi, sqrt
 
@@ -9,9 +8,8 @@ from torch import Tensor
 
 from rvsm.theory.network import curvature
 from rvsm.theory.simulate import simulate
-from rvsm.theory.statements.claims import compared
 from rvsm.theory.sweep import PENALTIES, beta_bound, starts, truths
-from rvsm.theory.trajectory import MethodName, Setting
+from rvsm.theory.trajectory import Setting
 
 
 @dataclass(frozen=True)
@@ -159,47 +157,3 @@ def start_at_pi(*, k: int = 4, d: int = 6, seeds: int = 8, penalty: str = "l1", 
     near = path.theta < pi / 2
     first = torch.where(near.any(dim=0), near.int().argmax(dim=0), -1)
     return OppositeStudy(offsets, first, path.theta[-1], path.norm[-1])
-
-
-@dataclass(frozen=True)
-class SparsityStudy:
-    """Sparsity against error for the outputs that RVSM and ADMM offer.
-
-    Attributes:
-        shares: λ/β times √d, [M].
-        penalties: the names, P of them.
-        outputs: "u", "masked" (w on the support of u) and "admm" (ADMM's u), O of them.
-        sparsity: the mean share of zeros, [O, P, M].
-        error: the mean distance from w*, [O, P, M].
-
-    """
-
-    shares: tuple[float, ...]
-    penalties: tuple[str, ...]
-    outputs: tuple[str, ...]
-    sparsity: Tensor
-    error: Tensor
-
-
-def sparsity_study(
-    shares: Sequence[float] = (0.05, 0.1, 0.2, 0.4, 0.8), *, seeds: int = 20, steps: int = 500
-) -> SparsityStudy:
-    """Compare u, the masked w and ADMM's u over λ, on truths of 5 large and 15 small entries."""
-    sparsity, error = [], []
-    for share in shares:
-        kinds: list[tuple[MethodName, bool]] = [("rvsm", False), ("rvsm", True), ("admm", False)]
-        runs = {kind: compared(kind, seeds=seeds, share=share, steps=steps) for kind, _ in kinds[1:]}
-        for method, masked in kinds:
-            path, truth = runs[method]
-            u, w = path.u[-1], path.w[-1]
-            given = torch.where(u == 0, 0.0, w) if masked else u
-            sparsity.append((given == 0).double().mean(dim=(1, 2)))
-            error.append((given - truth).norm(dim=-1).mean(dim=-1))
-    shape = (len(shares), 3, len(PENALTIES))
-    return SparsityStudy(
-        tuple(shares),
-        tuple(PENALTIES),
-        ("u", "masked", "admm"),
-        torch.stack(sparsity).view(shape).permute(1, 2, 0),
-        torch.stack(error).view(shape).permute(1, 2, 0),
-    )

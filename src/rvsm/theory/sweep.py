@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rvsm.penalties import L0, L1, Penalty, TransformedL1
-from rvsm.theory.network import curvature, size, unit
+from rvsm.theory.network import Patches, coefficients, curvature, size, unit
 from rvsm.theory.simulate import walk
 from rvsm.theory.trajectory import Moment, Order, Setting
 
@@ -30,6 +30,29 @@ def beta_bound(*, k: float, delta: float) -> float:
     0.133924
     """
     return delta * sin(delta) / (k * pi)
+
+
+def norm_floor(*, k: Patches, beta: Tensor | float) -> Tensor:
+    """Return B/(A + βk²), the share of ‖w*‖ that ‖wᵗ‖ does not stay below for k ≥ 2.
+
+    >>> round(float(norm_floor(k=4, beta=0.05)), 6)
+    0.443156
+    """
+    a, b = coefficients(k)
+    return b / (a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2)
+
+
+def threshold_limit(*, k: Patches, beta: Tensor | float, d: int) -> Tensor:
+    """Return A/((A + βk²)√d): with a threshold below this share of ‖w*‖ the limit ū is not empty, whatever w* is.
+
+    If ū were 0, w̄ would solve ∇f(w) + βw = 0, which gives w̄ = A/(A + βk²)·w*, whose largest entry is above the
+    threshold.
+
+    >>> round(float(threshold_limit(k=4, beta=0.05, d=4)), 6)
+    0.453592
+    """
+    a, _ = coefficients(k)
+    return a / ((a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2) * sqrt(d))
 
 
 @dataclass(frozen=True)
@@ -55,7 +78,7 @@ class Plan:
 
 
 FULL = Plan((2, 10, 60), (2, 4, 12), (0.3, 1.0, 1.5, 2.2), ((1.0, 0.9), (0.3, 0.3)), 72, 1500)
-QUICK = Plan((2, 10), (2, 12), (0.3, 1.0, 2.2), ((1.0, 0.9),), 12, 1500)
+QUICK = Plan((2, 10), (2, 12), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 12, 1500)
 
 
 @dataclass(frozen=True)
@@ -79,7 +102,12 @@ class Runs:
         rate: the largest of min_{t<T}‖∇_wℒ‖²·ηT/(2(ℒ⁰ − ℒᵀ)) over T.
         contraction: the factor by which ‖∇_wℒ‖ fell per step, on average over the run.
         lipschitz: the largest ‖∇f(wᵗ) − ∇f(wᵗ⁺¹)‖/‖wᵗ − wᵗ⁺¹‖.
+        quadratic: the largest f(wᵗ⁺¹) − f(wᵗ) − ⟨∇f(wᵗ), wᵗ⁺¹ − wᵗ⟩ − (L⁺/2)‖wᵗ⁺¹ − wᵗ‖².
+        descent: the largest ℒᵗ⁺¹ − ℒᵗ + (1/η − (β+L⁺)/2)‖wᵗ⁺¹ − wᵗ‖².
         norm_min: the smallest ‖w‖ on the way.
+        fall_inside: the largest decrease of ‖w‖ in a step that starts at ‖w‖ < ‖w*‖; −inf if there is no such step.
+        fall_below_floor: the same for steps that start below ‖w*‖·B/(A+βk²).
+        rise_outside: the largest increase of ‖w‖ in a step that starts at ‖w‖ > ‖w*‖; −inf if there is no such step.
 
     """
 
@@ -107,7 +135,12 @@ class Runs:
     rate: Tensor
     contraction: Tensor
     lipschitz: Tensor
+    quadratic: Tensor
+    descent: Tensor
     norm_min: Tensor
+    fall_inside: Tensor
+    fall_below_floor: Tensor
+    rise_outside: Tensor
 
     def only(self, *names: str) -> Tensor:
         """Return a mask of the rows with one of these penalties."""
@@ -223,13 +256,14 @@ def _run(plan: Plan, d: int, order: Order, penalties: tuple[str, ...], share: fl
 
     eta = rows([s.eta for s in settings])
     path = walk(settings, truth, start, steps=plan.steps, order=order, tolerance=1e-12)
-    followed = _follow(path, rows_delta, eta)
+    k, beta = rows([s.k for s in settings]), rows([s.beta for s in settings])
+    followed = _follow(path, delta=rows_delta, eta=eta, k=k, beta=beta)
     return Runs(
         d=d,
         settings=tuple(settings),
         penalty=tuple(name for name, _, _ in listed for _ in range(plan.seeds)),
-        k=rows([s.k for s in settings]),
-        beta=rows([s.beta for s in settings]),
+        k=k,
+        beta=beta,
         mu=rows([s.mu for s in settings]),
         eta=eta,
         delta=rows_delta,
@@ -240,26 +274,33 @@ def _run(plan: Plan, d: int, order: Order, penalties: tuple[str, ...], share: fl
     )
 
 
-def _follow(path: Iterator[Moment], delta: Tensor, eta: Tensor) -> dict[str, Tensor]:
+def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, beta: Tensor) -> dict[str, Tensor]:
     """Walk to the end and keep only extremes."""
     first = last = next(path)
     low = torch.full_like(delta, -torch.inf)
-    extremes = {name: low for name in ("lagrangian_rise", "angle_rise", "angle_rise_far", "rate", "lipschitz")}
+    extremes: dict[str, Tensor] = {}
+    high, floor = curvature(k), norm_floor(k=k, beta=beta)
     angle_max, norm_min, least = first.theta, first.norm, first.stationarity.square()
     for moment in path:
-        turn = moment.theta - last.theta
-        moved = size(moment.w - last.w)
-        # Below this the quotient of two differences is that of two rounding errors.
-        bend = torch.where(moved > 1e-7, size(moment.gradient - last.gradient) / moved, 0.0)
+        turn, grown, rise = moment.theta - last.theta, moment.norm - last.norm, moment.lagrangian - last.lagrangian
+        step = moment.w - last.w
+        moved = size(step)
         bound = 2 * (first.lagrangian - moment.lagrangian) / (eta * moment.step)
+        rest = moment.loss - last.loss - (last.gradient * step).sum(dim=-1)
         news = {
-            "lagrangian_rise": moment.lagrangian - last.lagrangian,
+            "lagrangian_rise": rise,
             "angle_rise": turn,
             "angle_rise_far": torch.where(last.theta >= delta, turn, low),
             "rate": least / (bound + 1e-15),
-            "lipschitz": bend,
+            # Below this the quotient of two differences is that of two rounding errors.
+            "lipschitz": torch.where(moved > 1e-7, size(moment.gradient - last.gradient) / moved, 0.0),
+            "quadratic": rest - high / 2 * moved.square(),
+            "descent": rise + (1 / eta - (beta + high) / 2) * moved.square(),
+            "fall_inside": torch.where(last.norm < 1, -grown, low),
+            "fall_below_floor": torch.where(last.norm < floor, -grown, low),
+            "rise_outside": torch.where(last.norm > 1, grown, low),
         }
-        extremes = {name: torch.maximum(extremes[name], new) for name, new in news.items()}
+        extremes = {name: torch.maximum(extremes.get(name, low), new) for name, new in news.items()}
         angle_max, norm_min = torch.maximum(angle_max, moment.theta), torch.minimum(norm_min, moment.norm)
         least = torch.minimum(least, moment.stationarity.square())
         last = moment

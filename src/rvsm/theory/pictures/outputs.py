@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import PALETTE, Figure
-from rvsm.theory.outside import sparsity_study
+from rvsm.theory.comparison import sparsity_study
 from rvsm.theory.pictures.convergence import LABELS
 
 

@@ -5,49 +5,88 @@ To add one, write the function in the file of its part, add a line here, and its
 
 from collections.abc import Callable, Iterable, Iterator
 
-from rvsm.theory.statements import claims, corollaries, descent, lemmas, preliminaries, theorem
+from rvsm.theory.statements import (
+    admm,
+    claims,
+    cone,
+    corollaries,
+    descent,
+    landscape,
+    limit,
+    lipschitz,
+    preliminaries,
+    strip,
+    theorem,
+)
 from rvsm.theory.sweep import Sweep
 from rvsm.theory.verdict import Verdict
 
 Statement = Callable[[Sweep], Verdict]
 
 STATEMENTS: dict[str, Statement] = {
+    # Preliminaries
     "lemma-1": preliminaries.lemma_1,
     "simploss": preliminaries.simploss,
     "thresholding": preliminaries.thresholding,
     "moreau": preliminaries.moreau,
-    "admm-multiplier": claims.multiplier,
-    "loss-of-u": claims.loss_of_u,
-    "lipschitz-iterates": lemmas.lipschitz_iterates,
+    # The landscape
+    "differentiable": landscape.differentiable,
+    "critical-points": landscape.critical_points,
+    "critical-points-k1": landscape.critical_points_of_one_patch,
+    "gradient": landscape.gradient,
+    "lipschitz-iterates": lipschitz.lipschitz_iterates,
+    "quadratic-bound": lipschitz.quadratic_bound,
+    "triangle": lipschitz.triangle,
+    "lipschitz-coplanar": lipschitz.lipschitz_coplanar,
+    "lipschitz-everywhere": lipschitz.lipschitz_everywhere,
+    "closed-strip": strip.closed_strip,
+    "norm-grows-inside": strip.norm_inside,
+    "norm-falls-outside": strip.norm_outside,
+    # Descent
+    "descent": descent.descent,
+    "descent-amount": descent.descent_amount,
+    "descent-step": descent.descent_step,
+    "descent-printed-l1": descent.descent_printed_l1,
+    "descent-printed-l0": descent.descent_printed_l0,
+    # Theorem 1
     "theorem-lagrangian": theorem.lagrangian,
+    "monotone-angle": theorem.monotone_angle,
     "theorem-i": theorem.stationarity,
     "theorem-ii": theorem.rate,
     "theorem-iii-angle": theorem.limit_angle,
+    "theorem-iii-angle-twice": theorem.limit_angle_beyond,
     "theorem-iii-error": theorem.limit_error,
-    "monotone-angle": theorem.monotone_angle,
-    "beta-too-large": claims.beta_too_large,
+    # The proof of Theorem 1
+    "cone": cone.cone,
+    "thresholding-angle": cone.thresholding_angle,
+    "norm-of-u": cone.norm_of_u,
+    "beta-bound": cone.beta_bound_sharp,
+    "equilibrium": limit.equilibrium,
+    "not-all-small": limit.not_all_small,
+    "c2-at-zero": limit.no_attraction,
+    "sine-relation": limit.sine_relation,
+    "sine-gives-angle": limit.sine_gives_angle,
+    "limit-gradient": limit.limit_gradient,
+    "error-sin-gamma": limit.error_by_gamma,
+    # Corollaries
     "corollary-1.1-identity": corollaries.identity,
     "corollary-1.1-cap": corollaries.cap,
     "shrinkage": corollaries.shrinkage,
     "corollary-1.2": corollaries.other_penalties,
     "corollary-1.2-printed": corollaries.other_penalties_printed,
-    "gradient": lemmas.gradient,
-    "critical-points": lemmas.critical_points,
-    "critical-points-k1": lemmas.critical_points_of_one_patch,
-    "lipschitz-coplanar": lemmas.lipschitz_coplanar,
-    "lipschitz-everywhere": lemmas.lipschitz_everywhere,
-    "closed-strip": lemmas.closed_strip,
-    "descent": descent.descent,
-    "descent-step": descent.descent_step,
-    "descent-printed-l1": descent.descent_printed_l1,
-    "descent-printed-l0": descent.descent_printed_l0,
-    "beta-bound": claims.beta_bound_sharp,
-    "thresholding-angle": claims.thresholding_angle,
-    "sine-relation": theorem.sine_relation,
-    "not-all-small": theorem.not_all_small,
-    "error-sin-gamma": theorem.error_by_gamma,
+    # Claims in the text
+    "high-probability": claims.high_probability,
+    "global-limit": claims.global_limit,
+    "beta-essential": claims.beta_essential,
+    "beta-too-large": claims.beta_too_large,
+    "admm-multiplier": admm.multiplier,
+    "gap": admm.gap,
+    "admm-performance": admm.performance,
+    "loss-of-u": admm.loss_of_u,
+    "penalty-order": claims.penalty_order,
+    "only-the-threshold": claims.only_the_threshold,
 }
-"""All statements by key, in the order of the paper."""
+"""All statements by key, in the order of the page, which is that of the paper within each part."""
 
 
 def run(keys: Iterable[str] | None = None, *, quick: bool = False, sweep: Sweep | None = None) -> Iterator[Verdict]:

@@ -8,8 +8,9 @@ from torch import Tensor
 from rvsm.theory.counterexamples import large_start, two_cycle
 from rvsm.theory.network import angle, coefficients
 from rvsm.theory.statements.descent import ROUNDING
+from rvsm.theory.statements.limit import THRESHOLD_CONDITION
 from rvsm.theory.statements.theorem import CONVERGED
-from rvsm.theory.sweep import Runs, Sweep, column, worst
+from rvsm.theory.sweep import Runs, Sweep, column, threshold_limit, worst
 from rvsm.theory.verdict import Check, Verdict, check, judge
 
 
@@ -56,22 +57,30 @@ def cap(sweep: Sweep) -> Verdict:
 
 
 def shrinkage(sweep: Sweep) -> Verdict:
-    """Compare the signs of w̄ and w*, and the supports of ū and w*."""
-    flipped = false_positives = 0
-    leak, cases = 0.0, 0
+    """Compare C|w̄_i| with |w*_i|, the signs of w̄, w̄ − ū and w*, and the supports of ū and w*."""
+    flipped = false_positives = cases = 0
+    leak, expanded, same = 0.0, [], []
     for part in sweep.proof:
         on = part.truth != 0
         flipped += int((on & (part.w.sign() != part.truth.sign())).sum())
         false_positives += int((~on & (part.u != 0)).sum())
         leak = max(leak, float(torch.where(on, 0.0, part.w.abs()).max()))
+        expanded.append((part.truth.abs() - _constant(part).unsqueeze(-1) * part.w.abs()).amin(dim=-1))
+        same.append(((part.w - part.u) * part.w.sign()).amin(dim=-1))
         cases += len(part.k)
+    grown, sign = torch.cat(expanded), torch.cat(same)
     return judge(
         "shrinkage",
         where="Corollary 1.1",
-        claim="w̄ is, up to a scalar, a shrinkage of w*",
-        printed=check(-float(flipped)) & check(-float(false_positives)) & check(1 - leak / CONVERGED),
-        evidence=f"{cases} limits of all penalties: {flipped} signs differ from w*'s, {false_positives} entries of ū"
-        f" are non-zero where w* is zero, |w̄_i| ≤ {leak:.0e} there; so supp(ū) ⊆ supp(w*): no false positives",
+        claim="w̄ − ū has the sign of w̄ in every component, so C|w̄_i| ≤ |w*_i|: w̄ is, up to a scalar, a shrinkage of w*",
+        printed=check(grown, tolerance=CONVERGED)
+        & check(sign)
+        & check(-float(flipped))
+        & check(-float(false_positives))
+        & check(1 - leak / CONVERGED),
+        evidence=f"{cases} limits of all penalties: |w*_i| − C|w̄_i| ≥ {float(grown.min()):.0e}; {flipped} signs differ"
+        f" from w*'s, {false_positives} entries of ū are non-zero where w* is zero, |w̄_i| ≤ {leak:.0e} there; so"
+        " supp(ū) ⊆ supp(w*): no false positives",
     )
 
 
@@ -83,6 +92,7 @@ def other_penalties(sweep: Sweep) -> Verdict:
     far = column(runs, "angle_rise_far", *names)
     over = column(runs, "angle_max", *names) - (pi - column(runs, "delta", *names))
     rest = _rest(sweep, residual) & check(-over, tolerance=1e-9) & check(-far[far > -torch.inf])
+    largest, filled, beyond = _copies(sweep, *names)
     big = large_start()
     leaves = float(big.theta.max() - big.theta[0])
     return judge(
@@ -90,12 +100,15 @@ def other_penalties(sweep: Sweep) -> Verdict:
         where="Corollary 1.2, proof's order",
         claim="for ℓ0 and Tℓ1: ∇_wℒ(w̄,ū) = 0, ℒ and θ decrease monotonically, θ̄ < δ, and Corollary 1.1's equation",
         printed=rest & check(ROUNDING - turn),
-        evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖: all but the monotone angle hold (θ rises by up to"
-        f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}); from"
-        f" ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ ℓ0 leaves θ ≤ π−δ by {leaves:.3f}",
+        evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖, λ/β < 1/√d: all but the monotone angle hold (θ rises by up to"
+        f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}), also in the"
+        f" {beyond} with {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥"
+        f" {float(largest.min()):.1e}, so ū ≠ 0; from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ ℓ0 leaves θ ≤ π−δ by"
+        f" {leaves:.3f}",
         correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖;"
-        " condition (iii) should use the penalty's own threshold t, √d·t < ‖w*‖",
-        corrected=rest & check(leaves),
+        f" condition (iii) on λ/β is not needed for that; that ū ≠ 0 needs {THRESHOLD_CONDITION}, t the penalty's own"
+        " threshold, in its place",
+        corrected=rest & check(leaves) & check(largest),
         mends=True,
         counterexample=worst(tuple(part for part in runs if part.only(*names).any()), -turn)
         | {"largest rise of θ in a step": float(turn.max())},
@@ -132,6 +145,18 @@ def _rest(sweep: Sweep, residual: Tensor) -> Check:
         & check(column(runs, "delta", *names) - column(runs, "theta", *names))
         & check(1 - residual / CONVERGED)
     )
+
+
+def _copies(sweep: Sweep, *names: str) -> tuple[Tensor, int, int]:
+    """Return max|w̄_i| − t where the threshold condition is met, how many limits meet it, and how many do not."""
+    slack, cases = [], 0
+    for part in sweep.proof:
+        chosen = part.only(*names)
+        met = chosen & (part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d))
+        slack.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
+        cases += int(chosen.sum())
+    met_by = torch.cat(slack)
+    return met_by, len(met_by), cases - len(met_by)
 
 
 def _constant(part: Runs) -> Tensor:

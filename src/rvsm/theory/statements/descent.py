@@ -27,6 +27,19 @@ def descent(sweep: Sweep) -> Verdict:
     )
 
 
+def descent_amount(sweep: Sweep) -> Verdict:
+    """Compare the fall of the Lagrangian in every step of the sweep with what the proof promises."""
+    excess = column(sweep.proof, "descent")
+    return judge(
+        "descent-amount",
+        where="Proof of Lemma 6, display",
+        claim="ℒ(wᵗ⁺¹,u)−ℒ(wᵗ,u) ≤ (L/2+β/2−1/η)‖wᵗ⁺¹−wᵗ‖², u = uᵗ⁺¹ the thresholding of wᵗ",
+        printed=check(ROUNDING - excess),
+        evidence=f"{len(excess)} runs, all steps, with L = L⁺ and the next u, for which ℒ is smaller still: the left"
+        f" side exceeds the right by ≤ {float(excess.max()):.1e}",
+    )
+
+
 def descent_step(sweep: Sweep) -> Verdict:
     """Run at 2/(β+L⁺), and just above it."""
     rises = {factor: _rise_at(factor, sweep) for factor in (2.0, 2.02)}

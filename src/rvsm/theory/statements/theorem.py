@@ -1,17 +1,17 @@
-"""Theorem 1, part by part, and the steps of its proof that are claims of their own."""
+"""Theorem 1, part by part."""
 
 from math import pi, sqrt
 
 import torch
 from torch import Tensor
 
-from rvsm.theory.counterexamples import all_entries_below_threshold, equal_entries, rising_angle
+from rvsm.theory.counterexamples import rising_angle
 from rvsm.theory.error_order import error_exponents
-from rvsm.theory.network import angle, coefficients, curvature
+from rvsm.theory.network import curvature
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.simulate import simulate
 from rvsm.theory.statements.descent import ROUNDING
-from rvsm.theory.sweep import PENALTIES, Runs, Sweep, column, starts, truths
+from rvsm.theory.sweep import PENALTIES, Runs, Sweep, beta_bound, column, starts, truths
 from rvsm.theory.trajectory import Setting
 from rvsm.theory.verdict import Verdict, check, judge
 
@@ -89,17 +89,28 @@ def rate(sweep: Sweep) -> Verdict:
 
 
 def limit_angle(sweep: Sweep) -> Verdict:
-    """Compare θ̄ with δ at the bound on β, and with runs at twice the bound."""
+    """Compare θ̄ with δ at all limits."""
     runs = sweep.proof
     theta, delta = column(runs, "theta"), column(runs, "delta")
-    beyond = _angles_beyond(2.0, 12 if sweep.quick else 48)
     return judge(
         "theorem-iii-angle",
         where="Theorem 1 (iii)",
         claim="θ(w̄,w*) < δ",
         printed=check(delta - theta),
-        evidence=f"{len(theta)} limits: θ̄ ≤ {float((theta / delta).max()):.3f}·δ;"
-        f" at twice the bound on β still ≤ {float(beyond.max()):.3f}·δ ({len(beyond)} runs)",
+        evidence=f"{len(theta)} limits: θ̄ ≤ {float((theta / delta).max()):.3f}·δ",
+    )
+
+
+def limit_angle_beyond(sweep: Sweep) -> Verdict:
+    """Compare θ̄ with δ at twice the bound on β."""
+    share, left = _angles_beyond(2.0, 12 if sweep.quick else 48)
+    return judge(
+        "theorem-iii-angle-twice",
+        where="Theorem 1 (iii), sharpened",
+        claim="θ(w̄,w*) < δ even for β up to twice its bound, from ‖w⁰‖ ≤ ‖w*‖",
+        printed=check(1 - share) & check(1 - left / CONVERGED),
+        evidence=f"{len(share)} limits of all penalties at twice the bound, ‖w⁰‖ = ‖w*‖: θ̄ ≤"
+        f" {float(share.max()):.3f}·δ",
     )
 
 
@@ -114,79 +125,6 @@ def limit_error(sweep: Sweep) -> Verdict:
         printed=check(torch.cat(list(exponents.values())) - 0.95),
         evidence=f"fitted exponents of β from 1e-4 to 3e-2 at a fixed λ/β: {shown}",
     )
-
-
-def sine_relation(sweep: Sweep) -> Verdict:
-    """Check the relation of the angles at every limit."""
-    gaps = []
-    for part in sweep.proof:
-        some = part.u.count_nonzero(dim=-1) > 0
-        gamma = angle(part.w[some], part.u[some])
-        theta, k, beta = part.theta[some], part.k[some], part.beta[some]
-        gaps.append((pi - theta) / (k * pi) * theta.sin() - beta * part.u[some].norm(dim=-1) * gamma.sin())
-    gap = torch.cat(gaps).abs()
-    return judge(
-        "sine-relation",
-        where="Proof of Theorem 1",
-        claim="(π−θ)/(kπ)·sin θ = β‖ū‖sin γ at the limit, γ = θ(w̄,ū)",
-        printed=check(1 - gap / CONVERGED),
-        evidence=f"{len(gap)} limits with ū ≠ 0: the two sides differ by ≤ {float(gap.max()):.1e}",
-    )
-
-
-def error_by_gamma(sweep: Sweep) -> Verdict:
-    """Run a truth of equal entries, where γ = 0; then check a bound that sees the radial error too."""
-    d, k, beta = 4, 2, 0.1
-    path = equal_entries(d, k=k, beta=beta)
-    w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
-    error = float((w - torch.full_like(w, 1 / sqrt(d))).norm())
-    gamma = float(angle(w, u))
-    a, _ = coefficients(k)
-    predicted = float(k**2 * (0.5 / sqrt(d) * beta) * sqrt(d) / a)
-    runs = sweep.proof
-    ratio = torch.cat([_error_over_gap(part) for part in runs])
-    return judge(
-        "error-sin-gamma",
-        where="Proof of Theorem 1, last display",
-        claim="‖w̄−w*‖ = O(kβ sin γ)",
-        printed=check(100 * k * beta * gamma - error),
-        evidence=f"w* = (1,1,1,1)/2: γ = {gamma:.0e} but the error is {error:.6f} (k²λ√d/A = {predicted:.6f}), all"
-        f" radial; in {len(ratio)} limits ‖w̄−w*‖ ≤ {float(ratio.max()):.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
-        correction="‖w̄−w*‖ ≤ (π/(π−θ̄))·kβ‖w̄−ū‖, radial and angular error together",
-        corrected=check(1 - ratio, tolerance=1e-6),
-        counterexample={
-            "penalty": "l1", "d": d, "k": k, "beta": beta, "mu": 0.5 / sqrt(d), "truth": [0.5] * 4,
-            "gamma": gamma, "error": error,
-        },
-    )  # fmt: skip
-
-
-def not_all_small(sweep: Sweep) -> Verdict:
-    """Run the case where u empties; then check the threshold below which it cannot."""
-    path = all_entries_below_threshold()
-    w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
-    mu = path.settings[0].mu
-    below, cases = [], 0
-    for part in sweep.proof:
-        a, _ = coefficients(part.k)
-        met = part.threshold * sqrt(part.d) < a / (a + part.beta * part.k**2)
-        below.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
-        cases += int(met.sum())
-    return judge(
-        "not-all-small",
-        where="Proof of Theorem 1: “The latter case is not possible when λ/β < 1/√d”",
-        claim="all |w̄_i| < λ/β is impossible if λ/β < 1/√d",
-        printed=check(w.abs().max() - mu),
-        evidence=f"μ = {mu:.4f} < 1/√2, yet w̄ = ({w[0]:.4f}, {w[1]:.4f}) and ū has {int(u.count_nonzero())} non-zeros;"
-        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {float(torch.cat(below).min()):.1e} in all"
-        f" {cases} limits that meet it",
-        correction="it is impossible if the penalty's threshold t satisfies √d·t < ‖w*‖·A/(A+βk²)",
-        corrected=check(torch.cat(below)),
-        counterexample={
-            "penalty": "l1", "d": 2, "k": 2, "beta": path.settings[0].beta, "mu": mu, "delta": 1.0,
-            "truth": [sqrt(0.5)] * 2, "start": [1.0, 0.2], "w": w.tolist(), "u": u.tolist(),
-        },
-    )  # fmt: skip
 
 
 def _best_improvement(part: Runs) -> float:
@@ -204,17 +142,10 @@ def _best_improvement(part: Runs) -> float:
     return best
 
 
-def _error_over_gap(part: Runs) -> Tensor:
-    """Return ‖w̄ − w*‖ over (π/(π−θ̄))·kβ‖w̄ − ū‖; where both vanish, 0."""
-    error = (part.w - part.truth).norm(dim=-1)
-    bound = pi / (pi - part.theta) * part.k * part.beta * (part.w - part.u).norm(dim=-1)
-    return torch.where(error < CONVERGED, 0.0, error / bound)
-
-
-def _angles_beyond(multiple: float, seeds: int) -> Tensor:
-    """Return θ̄/δ of runs with β a multiple of its bound."""
+def _angles_beyond(multiple: float, seeds: int) -> tuple[Tensor, Tensor]:
+    """Return θ̄/δ and ‖∇_wℒ‖ at the limits of runs with β a multiple of its bound."""
     generator = torch.Generator().manual_seed(9)
-    ratios = []
+    ratios, left = [], []
     for delta in (0.3, 1.0):
         truth = truths(seeds, 10, generator)
         theta = torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - delta)
@@ -222,9 +153,10 @@ def _angles_beyond(multiple: float, seeds: int) -> Tensor:
         settings = []
         for make in PENALTIES.values():
             for k in (2, 12):
-                beta = multiple * delta * float(torch.tensor(delta).sin()) / (k * pi)
+                beta = multiple * beta_bound(k=k, delta=delta)
                 eta = 1 / (beta + float(curvature(k)))
                 settings.append(Setting(make(0.9 / sqrt(10) * beta), k=k, beta=beta, eta=eta))
         path = simulate(settings, truth, start, steps=1000, every=1000, tolerance=1e-10)
         ratios.append(path.theta[-1].flatten() / delta)
-    return torch.cat(ratios)
+        left.append(path.stationarity[-1].flatten())
+    return torch.cat(ratios), torch.cat(left)
