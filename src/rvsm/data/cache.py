@@ -77,8 +77,9 @@ def _fingerprint(source: Path, files: Iterable[Path]) -> str:
 def _places(source: Path, options: Mapping[str, object]) -> tuple[list[Path], list[Path]]:
     """Return where the cache may be, and where it may be written, the preferred place first."""
     # Beside the source the name says what it is of, so that the two can be moved together.
-    beside = source.parent / f"{source.name}.{_digest(options)}.rvsm-cache"
-    elsewhere = cache_directory() / f"{source.name}.{_digest([str(source), dict(options)])}.rvsm-cache"
+    name = source.name[:40]
+    beside = source.parent / f"{name}.{_digest([source.name, dict(options)])}.rvsm-cache"
+    elsewhere = cache_directory() / f"{name}.{_digest([str(source), dict(options)])}.rvsm-cache"
     if os.environ.get("RVSM_CACHE"):
         return [elsewhere], [elsewhere]
     # A folder that nobody may write to is left alone by root too, who could.
@@ -88,7 +89,7 @@ def _places(source: Path, options: Mapping[str, object]) -> tuple[list[Path], li
 
 
 def _digest(value: object) -> str:
-    content = json.dumps(value, sort_keys=True, default=dict).encode()
+    content = json.dumps(value, sort_keys=True).encode()
     return blake2b(content, digest_size=6).hexdigest()
 
 

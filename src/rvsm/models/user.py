@@ -47,7 +47,7 @@ def load_model(name: str, **arguments: Any) -> nn.Module:
 
 
 def _module(name: str) -> Any:
-    # As for `python -m`, what lies in the working directory comes first, now and for imports that the module does later.
+    # As for `python -m`, what lies in the working directory comes first, now and for imports that come later.
     here = os.getcwd()
     if sys.path[0] not in ("", here):
         sys.path.insert(0, here)

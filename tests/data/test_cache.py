@@ -1,0 +1,245 @@
+"""The cache of decoded images: used when good, rebuilt when not, and never in the way."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from rvsm.data import Dataset, Images
+from rvsm.data.cache import cache_directory, cached
+
+FILES = {f"{part}/{kind}/{i}.png": 10 * i for part in ("train", "test") for kind in "ab" for i in range(3)}
+
+
+class Decoder:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> Dataset:
+        self.calls += 1
+        images = Images((torch.arange(6 * 3 * 4 * 4) % 251).byte().view(6, 3, 4, 4), torch.arange(6) % 2)
+        return Dataset(images, images[torch.tensor([1, 2])], ("a", "b"), "toy")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "source" / "toy.tar"
+    path.parent.mkdir()
+    path.write_bytes(b"contents")
+    return path
+
+
+def _load(source: Path, decoder: Decoder, **options: object) -> Dataset:
+    return cached(source, [source], options, decoder)
+
+
+def _only(folder: Path) -> Path:
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_decoded_once_and_equal(source: Path, cache: Path) -> None:
+    decoder = Decoder()
+    first, second = _load(source, decoder), _load(source, decoder)
+    assert decoder.calls == 1
+    for part in ("train", "test"):
+        assert getattr(first, part).images.equal(getattr(second, part).images)
+        assert getattr(first, part).labels.equal(getattr(second, part).labels)
+    assert (second.classes, second.name) == (("a", "b"), "toy")
+    assert _only(cache).suffix == ".rvsm-cache"
+
+
+def test_each_choice_of_options_has_its_own(source: Path, cache: Path) -> None:
+    decoder = Decoder()
+    for size in (8, 16, 8, 16):
+        _load(source, decoder, size=size)
+    assert decoder.calls == 2
+    assert len(list(cache.iterdir())) == 2
+
+
+def test_a_changed_source_is_decoded_again(source: Path, cache: Path) -> None:
+    decoder = Decoder()
+    _load(source, decoder)
+    source.write_bytes(b"other contents")
+    _load(source, decoder)
+    assert decoder.calls == 2
+    os.utime(source, ns=(0, 0))
+    _load(source, decoder)
+    _load(source, decoder)
+    assert decoder.calls == 3
+    other = source.with_name("more")
+    other.touch()
+    cached(source, [source, other], {}, decoder)
+    assert decoder.calls == 4
+    assert len(list(cache.iterdir())) == 1
+
+
+def _truncated(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1
+    path.write_bytes(data)
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _rubbish(path: Path) -> None:
+    path.write_bytes(b"\xff" * 100)
+
+
+def _edited(change: Callable[[dict[str, torch.Tensor], dict[str, object]], None]) -> Callable[[Path], None]:
+    def edit(path: Path) -> None:
+        tensors = {name: tensor.clone() for name, tensor in load_file(path).items()}
+        with safe_open(path, framework="pt") as file:
+            head = json.loads(file.metadata()["rvsm"])
+        change(tensors, head)
+        save_file(tensors, path, {"rvsm": json.dumps(head)})
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _truncated,
+        _flipped,
+        _empty,
+        _rubbish,
+        _edited(lambda tensors, head: head.update(format=99)),
+        _edited(lambda tensors, head: head.update(classes=["a"])),
+        _edited(lambda tensors, head: head.update(classes=[1, 2])),
+        _edited(lambda tensors, head: head.update(checksums={})),
+        _edited(lambda tensors, head: head.clear()),
+        _edited(lambda tensors, head: tensors.pop("test.labels")),
+        _edited(lambda tensors, head: tensors.update({"more": torch.zeros(1)})),
+        _edited(lambda tensors, head: tensors.update({"train.images": tensors["train.images"].float()})),
+        _edited(lambda tensors, head: tensors.update({"train.images": tensors["train.images"].bfloat16()})),
+        _edited(lambda tensors, head: tensors.update({"train.images": tensors["train.images"][:, :, :3].clone()})),
+        _edited(lambda tensors, head: tensors.update({"train.labels": tensors["train.labels"] + 5})),
+        _edited(lambda tensors, head: tensors.update({"train.labels": tensors["train.labels"][:0]})),
+    ],
+)
+def test_a_damaged_cache_is_rebuilt(source: Path, cache: Path, damage: Callable[[Path], None]) -> None:
+    decoder = Decoder()
+    good = _load(source, decoder)
+    contents = _only(cache).read_bytes()
+    damage(_only(cache))
+    again = _load(source, decoder)
+    assert decoder.calls == 2
+    assert again.train.images.equal(good.train.images)
+    assert _only(cache).read_bytes() == contents
+
+
+def test_an_open_data_set_outlives_its_cache(source: Path, cache: Path) -> None:
+    decoder = Decoder()
+    _load(source, decoder)
+    mapped = _load(source, decoder)
+    before = mapped.train.images.clone()
+    os.utime(source, ns=(0, 0))
+    _load(source, decoder)
+    _only(cache).unlink()
+    assert mapped.train.images.equal(before)
+
+
+def test_where_it_lies(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RVSM_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    decoder = Decoder()
+    _load(source, decoder)
+    assert {path.name.split(".")[0] for path in source.parent.iterdir()} == {"toy"}
+    assert len(list(source.parent.iterdir())) == 2
+    assert not (tmp_path / "xdg").exists()
+    # The cache goes with the source, and is read where nobody may write.
+    source.parent.rename(tmp_path / "moved")
+    moved = tmp_path / "moved" / "toy.tar"
+    moved.parent.chmod(0o555)
+    _load(moved, decoder)
+    assert decoder.calls == 1
+    _load(moved, decoder, size=8)
+    assert decoder.calls == 2
+    assert len(list((tmp_path / "xdg" / "rvsm").iterdir())) == 1
+    assert len(list(moved.parent.iterdir())) == 2
+    moved.parent.chmod(0o755)
+
+
+def test_the_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert cache_directory() == Path(os.environ["RVSM_CACHE"])
+    monkeypatch.delenv("RVSM_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_directory() == tmp_path / ".cache" / "rvsm"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/xdg")
+    assert cache_directory() == Path("/var/xdg/rvsm")
+
+
+def test_a_cache_that_cannot_be_written_is_only_a_warning(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RVSM_CACHE", str(tmp_path / "file"))
+    decoder = Decoder()
+    with pytest.warns(UserWarning, match=r"cannot be kept .* set the environment variable RVSM_CACHE"):
+        data = _load(source, decoder)
+    assert len(data.train) == 6
+
+
+def _run(code: str, cache: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, "RVSM_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def test_a_full_disk_is_only_a_warning(tmp_path: Path, cache: Path, grow: Callable[..., Path]) -> None:
+    root = grow(tmp_path / "mine", FILES)
+    code = (
+        "import resource; from rvsm.data import Folder; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500));"
+        f"print(len(Folder({str(root)!r}).load().train), 'images')"
+    )
+    process = _run(code, cache)
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    assert "decoded images cannot be kept" in output
+    assert "6 images" in output
+    assert list(cache.iterdir()) == []
+
+
+def test_processes_that_decode_at_the_same_time_all_succeed(
+    tmp_path: Path, cache: Path, grow: Callable[..., Path]
+) -> None:
+    root = grow(tmp_path / "mine", FILES)
+    code = (
+        "import os, sys, time; from rvsm.data import Folder; print('ready', flush=True)\n"
+        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.001)\n"
+        f"for _ in range(20):\n"
+        f"    data = Folder({str(root)!r}).load()\n"
+        f"    assert len(data.train) == 6 and int(data.test.images.sum()) == 11520\n"
+        f"    for name in os.listdir(os.environ['RVSM_CACHE']):\n"
+        f"        if name.endswith('rvsm-cache'):\n"
+        f"            try: os.unlink(os.path.join(os.environ['RVSM_CACHE'], name))\n"
+        f"            except FileNotFoundError: pass\n"
+    )
+    processes = [_run(code, cache) for _ in range(3)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    (tmp_path / "go").touch()
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert [path for path in cache.iterdir() if path.suffix == ".tmp"] == []

@@ -1,0 +1,163 @@
+"""A user's own images: real files in a temporary folder."""
+
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rvsm.data import Folder
+
+Grow = Callable[..., Path]
+SPLIT = {"train/a/1.png": 10, "train/a/2.png": 20, "train/b/1.png": 30, "test/a/1.png": 40, "test/b/1.png": 50}
+
+
+def _values(images: object) -> list[int]:
+    return images.images[:, 0, 0, 0].tolist()
+
+
+def test_train_and_test_folders(tmp_path: Path, grow: Grow) -> None:
+    data = Folder(grow(tmp_path / "mine", SPLIT)).load()
+    assert (data.name, data.classes, data.channels, data.size) == ("mine", ("a", "b"), 3, 8)
+    assert _values(data.train) == [10, 20, 30]
+    assert data.train.labels.tolist() == [0, 0, 1]
+    assert _values(data.test) == [40, 50]
+    assert data.test.labels.tolist() == [0, 1]
+
+
+def test_classes_alone_are_split_by_seed_and_share(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": i for kind in "ab" for i in range(20)})
+    data = Folder(root).load()
+    assert (len(data.train), len(data.test)) == (34, 6)
+    assert data.test.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    assert _values(Folder(root).load().test) == _values(data.test)
+    assert _values(Folder(root, test_seed=1).load().test) != _values(data.test)
+    assert len(Folder(root, test_share=0.5).load().test) == 20
+    both = zip(_values(data.train) + _values(data.test), [*data.train.labels, *data.test.labels], strict=True)
+    assert sorted((int(y), v) for v, y in both) == [(y, v) for y in (0, 1) for v in range(20)]
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+@pytest.mark.parametrize("top", ["", "./", "mine/"])
+def test_an_archive_gives_what_its_folder_gives(tmp_path: Path, grow: Grow, mode: str, top: str) -> None:
+    root = grow(tmp_path / "mine", {**SPLIT, "train/a/._1.png": 99})
+    with tarfile.open(tmp_path / "mine.tar", mode) as tar:
+        for name in reversed(sorted(os.listdir(root))):
+            tar.add(root / name, f"{top}{name}")
+        tar.add(root / "train" / "a" / "1.png", f"{top}README.txt")
+    folder, archive = Folder(root).load(), Folder(tmp_path / "mine.tar").load()
+    assert archive.train.images.equal(folder.train.images)
+    assert archive.test.labels.equal(folder.test.labels)
+    assert archive.classes == folder.classes
+
+
+def test_an_archive_of_classes_alone(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": i for kind in "ab" for i in range(10)})
+    with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+        tar.add(root, "mine")
+    assert _values(Folder(tmp_path / "mine.tar").load().test) == _values(Folder(root).load().test)
+
+
+def test_names_decide_the_order_not_the_file_system(tmp_path: Path, grow: Grow) -> None:
+    names = [f"train/{kind}/{i}.png" for kind in "ab" for i in range(150)]  # more than a thread takes at once
+    values = {name: i % 256 for i, name in enumerate(sorted(names))}
+    root = grow(tmp_path / "mine", {**{name: values[name] for name in reversed(names)}, "test/a/0.png": 0})
+    assert _values(Folder(root).load().train) == list(values.values())
+
+
+def test_other_files_hidden_files_and_nested_folders(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", {**SPLIT, "train/b/more/deep/2.JPG": 60})
+    for name in ("train/a/notes.txt", "train/.hidden/x", "train/a/.hidden.png", "train/LICENSE", "train/a/Thumbs.db"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"not an image")
+    data = Folder(root).load()
+    assert data.classes == ("a", "b")
+    assert _values(data.train) == [10, 20, 30, 60]
+
+
+def test_size_and_channels(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", SPLIT)
+    grow(root, {"train/b/large.png": 60}, size=20)
+    with pytest.raises(ValueError, match=r"20×20 pixels but .* has 8×8; give size="):
+        Folder(root).load()
+    data = Folder(root, size=12, channels=1).load()
+    assert data.train.images.shape == (4, 1, 12, 12)
+    assert _values(data.train) == [10, 20, 30, 60]
+    assert Folder(root, size=6).load().train.images.shape == (4, 3, 6, 6)
+
+
+def test_images_of_one_size_that_are_not_square_need_a_size(tmp_path: Path, encoded: Callable[..., bytes]) -> None:
+    import numpy as np
+
+    for kind in "ab":
+        (tmp_path / "mine" / kind).mkdir(parents=True)
+        for i in range(4):
+            (tmp_path / "mine" / kind / f"{i}.png").write_bytes(encoded(np.zeros((6, 9, 3), np.uint8)))
+    with pytest.raises(ValueError, match=r"a/0\.png has 9×6 pixels, which is not square; give size="):
+        Folder(tmp_path / "mine").load()
+    assert Folder(tmp_path / "mine", size=6, test_share=0.5).load().size == 6
+
+
+def test_a_damaged_image_is_named(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", SPLIT)
+    bad = root / "train" / "b" / "bad.jpg"
+    bad.write_bytes((root / "train/a/1.png").read_bytes()[:40])
+    with pytest.raises(ValueError, match=f"{bad} cannot be read as an image"):
+        Folder(root).load()
+    bad.unlink()
+    assert len(Folder(root).load().train) == 3
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"a/1.png": 0}, r"at least two classes of images but has 1: \('a',\)"),
+        ({"train/a/1.png": 0, "train/b/1.png": 0}, "one of the folders train and test but not test"),
+        ({**SPLIT, "test/c/1.png": 0}, "the class 'c' has test images but no training images"),
+        ({**SPLIT, "train/c/notes": 0}, r"train/c has no images; each folder there is a class with files \*\.bmp"),
+        ({"a/1.png": 0, "b/1.png": 0}, "mine: the test part has no images"),
+    ],
+)
+def test_layouts_that_are_refused(tmp_path: Path, grow: Grow, files: dict[str, int], message: str) -> None:
+    images = {name: value for name, value in files.items() if name.endswith("png")}
+    root = grow(tmp_path / "mine", images)
+    for name in files.keys() - images.keys():
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch()
+    with pytest.raises(ValueError, match=message):
+        Folder(root, test_share=0.2).load()
+
+
+def test_no_folder_and_no_images(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nowhere does not exist"):
+        Folder(tmp_path / "nowhere").load()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="at least two classes of images but has 0"):
+        Folder(tmp_path / "empty").load()
+
+
+def test_links(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", SPLIT)
+    (root / "train/b/linked.png").symlink_to(root / "train/a/2.png")
+    assert _values(Folder(root).load().train) == [10, 20, 30, 20]
+    (root / "train/b/broken.png").symlink_to("broken.png")
+    with pytest.raises(ValueError, match=r"broken\.png is a link that leads nowhere"):
+        Folder(root).load()
+    (root / "train/b/broken.png").unlink()
+    (root / "train/b/up").symlink_to(root / "train/b")
+    with pytest.raises(ValueError, match="up is a link to a folder that it lies in"):
+        Folder(root).load()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 0}, "size must be >= 1 but is 0"),
+        ({"channels": 4}, "3 for colour or 1 for grey but is 4"),
+        ({"test_share": 0.0}, "test_share must be between 0 and 1 but is 0.0"),
+    ],
+)
+def test_options_that_are_refused(options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Folder("anywhere", **options)
