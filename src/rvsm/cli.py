@@ -1,63 +1,180 @@
-"""The command line."""
+"""The command line: it only wires; each command's work is elsewhere."""
 
 import argparse
 import sys
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from rvsm import __version__
 
+Command = Callable[[list[str]], int]
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``rvsm`` with its arguments and return the exit code."""
-    parser = argparse.ArgumentParser(prog="rvsm", description="Train sparse neural networks.")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog="rvsm",
+        description="Train sparse neural networks.",
+        epilog="\n".join(f"  {name:8} {told}" for name, (_, told) in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="rvsm COMMAND …      (rvsm COMMAND --help tells more)",
+    )
     parser.add_argument("--version", action="version", version=f"rvsm {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser(
-        "demo", help="compare seven trainings of a small network on embedded data, in half a minute"
-    )
-    demo.add_argument("--seed", type=int, default=0, help="seed of the weights, the batches and the test split")
-    theory = commands.add_parser(
-        "theory",
-        help="judge every statement of the paper, with pictures and a page",
-        description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
-        " Exits with 1 if a verdict differs from the one on record.",
-    )
-    theory.add_argument(
-        "statements", nargs="*", metavar="STATEMENT", help="judge only these (no pictures); all if none"
-    )
-    theory.add_argument("--quick", action="store_true", help="a smaller sweep, in a quarter of the time")
-    theory.add_argument(
-        "--out", type=Path, default=Path("theory"), help="the folder to write to (default: %(default)s)"
-    )
-    options = parser.parse_args(arguments)
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of those below")
+    command = parser.parse_args(words[:1]).command
     try:
-        return _demo(options) if options.command == "demo" else _theory(options)
+        return COMMANDS[command][0](words[1:])
     except ModuleNotFoundError as missing:
-        extra = f"pip install 'rvsm[{options.command}]'"
-        print(f"rvsm: {options.command} needs {missing.name}, which is not installed: {extra}", file=sys.stderr)
+        extra = f"pip install 'rvsm[{EXTRAS.get(command, 'train')}]'"
+        print(f"rvsm: {command} needs {missing.name}, which is not installed: {extra}", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"rvsm: {stopped}" if str(stopped) else "rvsm: stopped", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         print(f"rvsm: {error}", file=sys.stderr)
-    except KeyboardInterrupt:
-        return 130
     return 1
 
 
-def _demo(options: argparse.Namespace) -> int:
-    from rich.console import Console
+def _train(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--run", type=Path, help="the run's folder (default: runs/NAME-sSEED)")
+    files, flags, options = _split("train", words, parser)
+    if len(files) > 1:
+        raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
+    from rvsm.config import help_of, read_config
 
-    from rvsm.demo import demo
+    file = files[0] if files else None
+    if flags is None:
+        print(help_of([], file))
+        print(parser.format_help().partition("\n\n")[2])
+        return 0
+    config = read_config(file, flags)
+    from rvsm.train import start, summary
 
-    demo(Console(), seed=options.seed)
+    folder = options.run or Path("runs") / f"{config.name}-s{config.seed}"
+    result = start(config, folder, _console())
+    print(f"{config.name}: {summary(result)}")
+    print(f"the run is in {folder}; see it with: rvsm report {folder}")
     return 0
 
 
-def _theory(options: argparse.Namespace) -> int:
-    from rich.console import Console
+def _resume(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
+    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of the run")
+    folder = parser.parse_args(words).run
+    from rvsm.train import resume, summary
 
+    result = resume(folder, _console())
+    print(f"{folder}: {summary(result)}")
+    print(f"see it with: rvsm report {folder}")
+    return 0
+
+
+def _compare(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: %(default)s)")
+    parser.add_argument("--out", type=Path, help="where table and page go (default: RUNS/comparison)")
+    files, flags, options = _split("compare", words, parser)
+    if flags is None:
+        print("usage: rvsm compare FILE… [--seeds N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
+        print("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
+        print(parser.format_help().partition("\n\n")[2])
+        print("Other options change all files; rvsm train --help lists them.")
+        return 0
+    if not files:
+        raise ValueError("compare needs at least one file: rvsm compare experiments/digits/*.toml")
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1 but is {options.seeds}")
+    from rvsm.compare import compare
+    from rvsm.config import read_config
+
+    configs = [read_config(file, flags) for file in files]
+    page = compare(
+        configs,
+        seeds=range(options.seeds),
+        runs=options.runs,
+        out=options.out or options.runs / "comparison",
+        console=_console(),
+    )
+    print(page)
+    return 0
+
+
+def _report(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm report", description="Write a page with a table and pictures about one run or several."
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
+    parser.add_argument("--out", type=Path, help="the folder to write to (default: that of the first run)")
+    options = parser.parse_args(words)
+    from rvsm.records import Run
+    from rvsm.report import report
+
+    runs = [Run(folder) for folder in options.runs]
+    print(report(runs, out=options.out or options.runs[0]))
+    return 0
+
+
+def _demo(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm demo", description="Train a small network on embedded digits by several methods, and compare them."
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the batches")
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
+    options = parser.parse_args(words)
+    from rvsm.demo import demo
+
+    demo(_console(), seed=options.seed, out=options.out)
+    return 0
+
+
+def _theory(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm theory",
+        description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
+        " Exits with 1 if a verdict differs from the one on record.",
+    )
+    parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="judge only these; all if none")
+    parser.add_argument("--quick", action="store_true", help="a smaller sweep, in a quarter of the time")
+    parser.add_argument("--out", type=Path, default=Path("theory"), help="folder to write to (default: %(default)s)")
+    options = parser.parse_args(words)
     from rvsm.theory.laboratory import laboratory
 
-    expected = laboratory(options.statements, quick=options.quick, out=options.out, console=Console())
+    expected = laboratory(options.statements, quick=options.quick, out=options.out, console=_console())
     return 0 if expected else 1
+
+
+COMMANDS: dict[str, tuple[Command, str]] = {
+    "demo": (_demo, "the whole story in about a minute, on embedded data: rvsm demo"),
+    "train": (_train, "train one network as a file and flags say: rvsm train [FILE] [--section.option VALUE …]"),
+    "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
+    "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
+    "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
+    "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
+}
+EXTRAS = {"theory": "theory", "demo": "demo"}
+"""Where a command's packages are not those of the extra "train"."""
+
+
+def _split(
+    command: str, words: list[str], parser: argparse.ArgumentParser
+) -> tuple[list[Path], list[str] | None, argparse.Namespace]:
+    """Return files, flags of the configuration (None if help is wanted) and the command's own options."""
+    files = [Path(word) for word in takewhile(lambda word: not word.startswith("-"), words)]
+    rest = words[len(files) :]
+    helping = any(word in ("-h", "--help") for word in rest)
+    parser.prog = f"rvsm {command}"
+    options, flags = parser.parse_known_args([word for word in rest if word not in ("-h", "--help")])
+    return files, None if helping else flags, options
+
+
+def _console():  # type: ignore[no-untyped-def]  # rich is imported only where it is needed
+    from rich.console import Console
+
+    return Console()
 
 
 if __name__ == "__main__":

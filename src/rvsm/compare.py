@@ -1,0 +1,42 @@
+"""Run what is missing of several configurations, and put the results side by side."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from rvsm.config import Config, build
+from rvsm.data import Dataset
+from rvsm.records import Run
+from rvsm.report import report, rows, table
+from rvsm.train import start_or_resume
+
+
+def compare(configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out: Path, console: Console) -> Path:
+    """Train each configuration with each seed unless it is finished, print the table, and return the page's path.
+
+    Args:
+        configs: one for each row of the table.
+        seeds: the seeds of the runs behind each row.
+        runs: the folder of the runs' folders.
+        out: the folder that table, page and pictures are written to.
+        console: where to print.
+
+    """
+    twice = [name for name, count in Counter(config.name for config in configs).items() if count > 1]
+    if twice:
+        raise ValueError(f"two files make runs of the name {twice[0]!r}; give one of them a name of its own")
+    loaded: dict[str, Dataset] = {}
+    done = []
+    wanted = [config.with_seed(seed) for seed in seeds for config in configs]
+    for number, config in enumerate(wanted, 1):
+        folder = runs / f"{config.name}-s{config.seed}"
+        console.print(f"[bold]{number}/{len(wanted)} {config.name}[/bold], seed {config.seed}", highlight=False)
+        key = repr(config.data.table())
+        if key not in loaded:
+            loaded[key] = build.dataset(config)
+        start_or_resume(config, folder, console, loaded[key])
+        done.append(Run(folder))
+    console.print(table(rows(done)))
+    return report(done, out=out)

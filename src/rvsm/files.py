@@ -1,0 +1,56 @@
+"""Files that are there as a whole or not at all."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Give a temporary path in the target's folder; on leaving, its contents reach the disk and take the target's name.
+
+    If the block raises, or the process is killed, the target stays as it was. The last of several processes wins.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder, "a.txt")
+    ...     with replacing(target) as temporary:
+    ...         length = temporary.write_text("whole")
+    ...     target.read_text(), len(os.listdir(folder))
+    ('whole', 1)
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # A name of our own, not tempfile's, so that the file gets the permissions that the user's umask allows.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text in one piece: a kill at any moment leaves the old file or the new one."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left of files that were never finished."""
+    for leftover in folder.glob(".*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name reach the disk, where the system can do that."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

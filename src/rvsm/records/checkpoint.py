@@ -1,0 +1,56 @@
+"""One file for one moment of a training: safetensors for the tensors, JSON for the rest, a checksum over both."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rvsm.files import replacing
+from rvsm.records.tree import Tree, join, split
+
+_FORMAT = "rvsm-checkpoint-1"
+
+
+class DamagedError(ValueError):
+    """A file that is not what was written."""
+
+
+def save(tree: Tree, path: Path) -> None:
+    """Write a state; a kill at any moment leaves the file that was there before, or none."""
+    tensors, rest = split(tree)
+    text = json.dumps(rest)
+    with replacing(path) as temporary:
+        save_file(tensors, temporary, {"format": _FORMAT, "rest": text, "checksum": _checksum(tensors, text)})
+
+
+def load(path: Path) -> Tree:
+    """Return a state, or raise `DamagedError` with the reason."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+    except (SafetensorError, OSError) as error:
+        raise DamagedError(f"{path} cannot be read: {error}") from None
+    if about.get("format") != _FORMAT:
+        raise DamagedError(f"{path} is not a checkpoint of this version: its format is {about.get('format')!r}")
+    text = about.get("rest", "")
+    if _checksum(tensors, text) != about.get("checksum"):
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
+    try:
+        return join(tensors, json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedError(f"{path} is damaged: {error}") from None
+
+
+def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16)
+    for key in sorted(tensors):
+        tensor = tensors[key]
+        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

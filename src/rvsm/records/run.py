@@ -1,0 +1,182 @@
+"""A run's folder, of which this is the only reader and writer.
+
+``config.toml`` says what was asked, ``about.json`` where it ran, ``metrics.jsonl`` how it went (a line for each look at
+the validation images), ``checkpoints/`` where it can go on, ``model.safetensors`` and ``result.json`` what came of it.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rvsm.files import remove_leftovers, replacing, write_text
+from rvsm.records import checkpoint
+from rvsm.records.tree import Tree
+
+_KEPT = 2  # checkpoints: the newest, and one before it should that be damaged
+
+
+class Run:
+    """A folder that holds one training.
+
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> run = Run.create(Path(folder.name, "a"), config="seed = 0", about={})
+    >>> run.append({"step": 10, "loss": 2.3})
+    >>> Run(run.folder).metrics()
+    [{'step': 10, 'loss': 2.3}]
+    >>> run.status
+    'unfinished'
+    >>> folder.cleanup()
+
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        if not (folder / "config.toml").is_file():
+            there = "has no config.toml" if folder.is_dir() else "does not exist"
+            raise ValueError(f"{folder} is not a run's folder: it {there}; give a folder that rvsm train made")
+
+    @classmethod
+    def create(cls, folder: Path, *, config: str, about: Mapping[str, Any]) -> "Run":
+        """Make the folder; its config.toml comes last, so that a folder with one is whole."""
+        if (folder / "config.toml").exists():
+            raise ValueError(f"{folder} already holds a run; resume it, or give another folder")
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        write_text(json.dumps(dict(about), indent=1, ensure_ascii=False), folder / "about.json")
+        write_text(config, folder / "config.toml")
+        return cls(folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder: a second process that wants it is refused. The system lets go of it when a process dies."""
+        lock = FileLock(self.folder / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ValueError(f"another process is training in {self.folder}; wait for it, or stop it") from None
+        try:
+            for folder in (self.folder, self.folder / "checkpoints"):
+                remove_leftovers(folder)
+            yield
+        finally:
+            lock.release()
+
+    # What was asked, and where
+
+    @property
+    def name(self) -> str:
+        """The folder's name."""
+        return self.folder.resolve().name
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as a table."""
+        file = self.folder / "config.toml"
+        try:
+            return tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file} is damaged: {error}") from None
+
+    def about(self) -> dict[str, Any]:
+        """Return where and with what it was run."""
+        return _read(self.folder / "about.json") or {}
+
+    # How it went
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a line to the metrics."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(record), ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """Return the metrics; a line that a kill cut short is left out."""
+        file = self.folder / "metrics.jsonl"
+        records = []
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict):
+                records.append(record)
+        return records
+
+    def rewind(self, step: int) -> None:
+        """Forget the metrics after a step, because the training goes on from there."""
+        kept = [record for record in self.metrics() if record.get("step", 0) <= step]
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
+        write_text(lines, self.folder / "metrics.jsonl")
+
+    # Where it can go on
+
+    def checkpoints(self) -> list[Path]:
+        """Return the checkpoints, oldest first."""
+        return sorted((self.folder / "checkpoints").glob("step-*.safetensors"))
+
+    def save(self, step: int, state: Tree) -> Path:
+        """Write a checkpoint and remove those that are no longer needed."""
+        path = self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
+        checkpoint.save(state, path)
+        for old in self.checkpoints()[:-_KEPT]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def newest(self) -> tuple[Tree | None, list[str]]:
+        """Return the newest checkpoint that is whole, if there is one, and what was wrong with newer ones."""
+        complaints: list[str] = []
+        for path in reversed(self.checkpoints()):
+            try:
+                return checkpoint.load(path), complaints
+            except checkpoint.DamagedError as error:
+                complaints.append(str(error))
+        return None, complaints
+
+    # What came of it
+
+    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+        """Write the final weights, then the result, whose presence says that the run is finished."""
+        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+        with replacing(self.folder / "model.safetensors") as temporary:
+            save_file(tensors, temporary, {"format": "pt"})
+        write_text(json.dumps(dict(result), indent=1, ensure_ascii=False), self.folder / "result.json")
+        for path in self.checkpoints():
+            path.unlink(missing_ok=True)
+
+    def result(self) -> dict[str, Any] | None:
+        """Return the result; None if the run is not finished."""
+        return _read(self.folder / "result.json")
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the final weights."""
+        file = self.folder / "model.safetensors"
+        try:
+            return load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise ValueError(f"{file} cannot be read ({error}); is the run finished?") from None
+
+    @property
+    def status(self) -> str:
+        """The word "finished" or "unfinished"."""
+        return "unfinished" if self.result() is None else "finished"
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    if not file.exists():
+        return None
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is damaged: it should hold an object")
+    return found

@@ -1,0 +1,18 @@
+"""Train a network: one loop with callbacks, in a folder that can be resumed."""
+
+from rvsm.train.callbacks import Callback
+from rvsm.train.divergence import DivergenceError
+from rvsm.train.recorder import StoppedError
+from rvsm.train.session import resume, start, start_or_resume, summary
+from rvsm.train.trainer import Trainer
+
+__all__ = [
+    "Callback",
+    "DivergenceError",
+    "StoppedError",
+    "Trainer",
+    "resume",
+    "start",
+    "start_or_resume",
+    "summary",
+]

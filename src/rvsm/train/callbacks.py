@@ -1,0 +1,26 @@
+"""What may listen to a training."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rvsm.train.trainer import Trainer
+
+
+class Callback:
+    """Listens to a training; each method does nothing unless a subclass has something to do there."""
+
+    def on_start(self, trainer: "Trainer") -> None:
+        """Act before the first step, or the first after a resume."""
+
+    def on_step(self, trainer: "Trainer") -> None:
+        """Act after an optimizer step."""
+
+    def on_epoch(self, trainer: "Trainer") -> None:
+        """Act after the last step of an epoch."""
+
+    def on_record(self, trainer: "Trainer", record: Mapping[str, Any]) -> None:
+        """Act after a look at the validation images."""
+
+    def on_end(self, trainer: "Trainer") -> None:
+        """Act after the last step, before the sparse network is written; or when the training stops early."""

@@ -1,0 +1,70 @@
+"""Show a training: a moving bar on a terminal, plain lines elsewhere."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from rvsm.train.callbacks import Callback
+from rvsm.train.trainer import Trainer
+
+
+class Display(Callback):
+    """Prints a line for each look at the validation images, above a bar where there is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Start the bar."""
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+            self._progress = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
+            self._task = self._progress.add_task(
+                trainer.config.name, total=trainer.steps, completed=trainer.step, refresh=True
+            )
+            self._progress.start()
+
+    def on_step(self, trainer: Trainer) -> None:
+        """Move the bar."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=trainer.step)
+
+    def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
+        """Print the line."""
+        line(self.console, record, trainer.config.training.epochs)
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:
+    """Print a record as one line."""
+    parts = [f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}", f"loss {record['loss']:.4f}"]
+    if "w" in record:
+        parts.append(f"w {100 * record['w']['accuracy']:5.2f} %")
+    if "u" in record:
+        parts.append(f"u {100 * record['u']['accuracy']:5.2f} %")
+    if "sparsity" in record:
+        parts.append(f"zeros {100 * record['sparsity']:5.2f} %")
+        parts.append(f"gap {record['gap']:.3g}")
+    if record.get("phase"):
+        parts.append(f"{record['phase']:4}")
+    parts += [f"{record['images_per_second']:,.0f} images/s", f"{clock(record['time_left'])} left"]
+    console.print("  ".join(parts), highlight=False, markup=False, soft_wrap=True)
+
+
+def clock(seconds: float) -> str:
+    """Return a time as hours, minutes and seconds.
+
+    >>> clock(3725.4), clock(5)
+    ('1:02:05', '0:05')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -1,0 +1,96 @@
+"""Where a training runs, and in which precision and layout it is fastest there."""
+
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from rvsm.config import Training
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A device, and how numbers lie and are multiplied on it."""
+
+    device: str
+    precision: str
+    channels_last: bool
+
+    def autocast(self) -> torch.autocast:
+        """Return the context of forward passes."""
+        return torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
+
+
+def place(training: Training) -> Placement:
+    """Choose what is left to be chosen.
+
+    The choice depends on the machine alone, not on a measurement of the moment, so that the runs of one table, and the
+    two halves of a resumed run, are computed in the same way. benchmarks/README.md has what it was measured by.
+    """
+    device = training.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(device).type
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"training.device {device!r} cannot be used: {reason}; choose cpu, cuda or auto") from None
+    precision = training.precision
+    if precision == "auto":
+        precision = "bfloat16" if _multiplies_bfloat16(kind) else "float32"
+    return Placement(device, precision, training.channels_last != "false")
+
+
+def describe(placement: Placement) -> dict[str, Any]:
+    """Return the machine and the versions, to be kept with a run's results."""
+    import numpy as np
+
+    from rvsm import __version__
+
+    return {
+        "machine": _processor(),
+        "threads": torch.get_num_threads(),
+        **asdict(placement),
+        "versions": {
+            "rvsm": __version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "python": sys.version.split()[0],
+        },
+    }
+
+
+def memory() -> float | None:
+    """Return the megabytes that the process holds, where the system tells."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            pages = int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    import resource
+
+    return pages * resource.getpagesize() / 1e6
+
+
+def _multiplies_bfloat16(kind: str) -> bool:
+    """Return whether the hardware multiplies bfloat16 itself; where it does not, autocast is slower than float32."""
+    if kind == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if kind != "cpu":
+        return False
+    known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16"))
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

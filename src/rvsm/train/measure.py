@@ -1,0 +1,78 @@
+"""What is measured of a network at one moment, as plain numbers for a record."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.data import Batches
+from rvsm.metrics import Statistics
+from rvsm.splitting import Method
+from rvsm.train.hardware import Placement
+
+EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
+"""Edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[str, float]:
+    """Return the accuracy and the mean cross-entropy, in eval mode."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    correct = total = 0
+    loss = 0.0
+    try:
+        for x, y in batches.epoch(0):
+            with placement.autocast():
+                scores = model(x)
+            scores = scores.float()
+            correct += int((scores.argmax(1) == y).sum())
+            loss += float(nn.functional.cross_entropy(scores, y, reduction="sum"))
+            total += len(y)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    return {"accuracy": correct / total, "loss": loss / total}
+
+
+def sparsity_record(method: Method, loss: float) -> dict[str, Any]:
+    """Return what a method's statistics say, given the training loss f(w)."""
+    statistics: Statistics = method.statistics()
+    return {
+        "phase": method.phase,
+        "sparsity": statistics.sparsity,
+        "sparsity_of_all": statistics.sparsity_of_all,
+        "gap": statistics.gap,
+        "lagrangian": statistics.lagrangian(loss),
+        "lam": _range(layer.lam for layer in statistics.layers if layer.lam is not None),
+        "threshold": _range(layer.threshold for layer in statistics.layers),
+        "layers": {
+            layer.name: {"weights": layer.weights, "density": 1 - layer.sparsity, "threshold": layer.threshold}
+            for layer in statistics.layers
+        },
+    }
+
+
+def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
+    """Return how many weights there are of each size, on a logarithmic scale, and how many are zero."""
+    counts = torch.zeros(len(EDGES) - 1, dtype=torch.int64)
+    zeros = 0
+    for w in tensors:
+        sizes = w.detach().float().abs().flatten()
+        zeros += int((sizes == 0).sum())
+        logs = sizes[sizes > 0].log10().clamp(EDGES[0], EDGES[-1])
+        counts += torch.histc(logs, len(EDGES) - 1, EDGES[0], EDGES[-1]).to(torch.int64).cpu()
+    return {"zeros": zeros, "counts": counts.tolist()}
+
+
+def channel_norms(named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
+    """Return the norm of each output channel of each layer, to four digits."""
+    return {
+        name: [float(f"{norm:.4g}") for norm in w.detach().float().flatten(1).norm(dim=1).tolist()] for name, w in named
+    }
+
+
+def _range(values: Iterable[float]) -> list[float] | None:
+    listed = list(values)
+    return [min(listed), max(listed)] if listed else None

@@ -1,0 +1,35 @@
+"""The global generators of random numbers: of torch, Python and NumPy."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch, Python and NumPy, from which a user's model may draw."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def random_state(device: str) -> dict[str, Any]:
+    """Return the states of all generators."""
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if torch.device(device).type == "cuda" else None,
+        "python": random.getstate(),
+        "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
+    }
+
+
+def set_random_state(state: dict[str, Any], device: str) -> None:
+    """Put the states of all generators back."""
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))

@@ -1,0 +1,69 @@
+"""Keep a training in its run's folder while it goes on."""
+
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from rvsm.records import Run
+from rvsm.train.callbacks import Callback
+from rvsm.train.trainer import Trainer
+
+
+class StoppedError(KeyboardInterrupt):
+    """A training that was asked to stop, and has written a checkpoint."""
+
+
+class Recorder(Callback):
+    """Writes metrics and checkpoints; on Ctrl-C or a termination, one more checkpoint, and then it stops.
+
+    Args:
+        run: the folder.
+        minutes: a checkpoint is written at least this often.
+
+    """
+
+    def __init__(self, run: Run, minutes: float = 10) -> None:
+        self.run, self.minutes = run, minutes
+        self._saved_at = time.monotonic()
+        self._stop = False
+        self._handlers: dict[int, Any] = {}
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Take over Ctrl-C, which in the middle of a step would leave the weights half updated."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._ask)
+
+    def on_step(self, trainer: Trainer) -> None:
+        """Save when it is time, and stop when asked to."""
+        if self._stop:
+            self._save(trainer)
+            raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
+        if time.monotonic() - self._saved_at > 60 * self.minutes:
+            self._save(trainer)
+
+    def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
+        """Add a line to the metrics."""
+        self.run.append(record)
+
+    def on_epoch(self, trainer: Trainer) -> None:
+        """Save after an epoch, or after a few of them."""
+        if trainer.step == trainer.steps or round(trainer.epoch) % trainer.config.training.checkpoint_every == 0:
+            self._save(trainer)
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Give Ctrl-C back."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _save(self, trainer: Trainer) -> None:
+        self.run.save(trainer.step, trainer.state())
+        self._saved_at = time.monotonic()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._stop:  # asked twice: the checkpoint before this step will do
+            raise KeyboardInterrupt
+        self._stop = True

@@ -1,0 +1,53 @@
+"""The end of a training: the sparse network is written, and the test images are looked at, once."""
+
+import warnings
+from typing import Any
+
+from torch import Tensor
+
+from rvsm.train.measure import channel_norms, evaluate, histogram
+from rvsm.train.trainer import Trainer
+
+
+def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Write the sparse copy into the model for good and return its weights and the result, as plain numbers."""
+    test = trainer.quiet(trainer.data.test)
+    seconds = trainer.seconds
+    dense = evaluate(trainer.model, test, trainer.placement)
+    held: list[tuple[str, Tensor]] = [(n, p) for n, p in trainer.model.named_parameters() if p.ndim > 1]
+    if trainer.method is not None:
+        held = [(layer.name, layer.w) for layer in trainer.method.held]
+    before = histogram(w for _, w in held), channel_norms(held)
+    sparse = dense if trainer.method is None else _finalize(trainer)
+    parameters = list(trainer.model.parameters())
+    nonzeros = sum(int(p.count_nonzero()) for p in parameters)
+    weights, kept = (sum(count) for count in zip(*((w.numel(), int(w.count_nonzero())) for _, w in held), strict=True))
+    result = {
+        "epochs": trainer.config.training.epochs,
+        "steps": trainer.steps,
+        "seconds": seconds,
+        "test": {"w": dense, "u": sparse},
+        "sparsity": 1 - kept / weights,
+        "sparsity_of_all": 1 - nonzeros / sum(p.numel() for p in parameters),
+        "weights": weights,
+        "parameters": sum(p.numel() for p in parameters),
+        "nonzeros": nonzeros,
+        "layers": {
+            name: {"shape": list(w.shape), "weights": w.numel(), "density": int(w.count_nonzero()) / w.numel()}
+            for name, w in held
+        },
+        "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
+        "channel_norms": {"w": before[1], "u": channel_norms(held)},
+        "classes": list(trainer.data.classes),
+        "input": [trainer.data.channels, trainer.data.size, trainer.data.size],
+    }
+    return trainer.model.state_dict(), result
+
+
+def _finalize(trainer: Trainer) -> dict[str, float]:
+    """Finalize, and return the accuracy and the loss on the test images."""
+    assert trainer.method is not None
+    with trainer.placement.autocast(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # layers that did not take part are seen in the result
+        trainer.method.finalize(recalibrate=trainer.calibration())
+    return evaluate(trainer.model, trainer.quiet(trainer.data.test), trainer.placement)

@@ -1,0 +1,119 @@
+"""Start, resume and finish a run in its folder."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from rvsm.config import Config, as_toml, config_of, differences
+from rvsm.data import Dataset
+from rvsm.records import Run
+from rvsm.train.callbacks import Callback
+from rvsm.train.display import Display, clock
+from rvsm.train.divergence import DivergenceError
+from rvsm.train.hardware import describe, place
+from rvsm.train.recorder import Recorder, StoppedError
+from rvsm.train.result import finish
+from rvsm.train.tensorboard import TensorBoard
+from rvsm.train.trainer import Trainer
+
+
+def start(config: Config, folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+    """Train in a new folder and return the result."""
+    if (folder / "config.toml").exists():
+        _refuse(config, Run(folder))
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file; give a folder for the run")
+    trainer = Trainer(config, data)  # before there is a folder, so that bad input leaves none
+    run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
+    with run.locked():
+        return _train(run, trainer, console)
+
+
+def resume(folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
+    run = Run(folder)
+    with run.locked():
+        if (result := run.result()) is not None:
+            return result
+        config = config_of(run.config())
+        state, complaints = run.newest()
+        for complaint in complaints:
+            console.print(f"[yellow]{complaint}; the one before it is used", highlight=False)
+        _compare_machines(run, config, console)
+        trainer = Trainer(config, data)
+        if state is not None:
+            trainer.load_state(state)
+        run.rewind(trainer.step)
+        console.print(f"{folder}: going on from step {trainer.step} of {trainer.steps}", highlight=False)
+        return _train(run, trainer, console)
+
+
+def start_or_resume(config: Config, folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+    """Return the result of a run, after doing what is missing of it."""
+    if not (folder / "config.toml").exists():
+        return start(config, folder, console, data)
+    if changes := differences(config_of(Run(folder).config()), config):
+        raise ValueError(_other(folder, changes))
+    return resume(folder, console, data)
+
+
+def _train(run: Run, trainer: Trainer, console: Console) -> dict[str, Any]:
+    callbacks: list[Callback] = [Recorder(run), Display(console)]
+    if trainer.config.training.tensorboard:
+        callbacks.append(TensorBoard(run.folder / "tensorboard"))
+    trainer.callbacks = callbacks
+    try:
+        trainer.run()
+    except StoppedError as stopped:
+        raise StoppedError(f"{stopped}; go on with: rvsm resume {run.folder}") from None
+    except DivergenceError as error:
+        kept = run.checkpoints()
+        last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
+        raise DivergenceError(f"{error} {last}; start again with other options in a new folder.") from None
+    except OSError as error:
+        raise ValueError(
+            f"{run.folder} cannot be written to: {error.strerror or error}. Nothing before is lost: make room or give"
+            f" access, then go on with: rvsm resume {run.folder}"
+        ) from None
+    weights, result = finish(trainer)
+    run.finish(weights, result)
+    return result
+
+
+def summary(result: dict[str, Any]) -> str:
+    """Return a result as a sentence."""
+    w, u = (100 * result["test"][copy]["accuracy"] for copy in ("w", "u"))
+    return (
+        f"test accuracy {u:.2f} % with {100 * result['sparsity']:.2f} % zeros of the sparsified weights"
+        f" ({100 * result['sparsity_of_all']:.2f} % of all), {w:.2f} % before; {clock(result['seconds'])}"
+    )
+
+
+def _refuse(config: Config, run: Run) -> None:
+    folder = run.folder
+    if changes := differences(config_of(run.config()), config):
+        raise ValueError(_other(folder, changes))
+    if run.result() is not None:
+        raise ValueError(f"{folder} is finished; see it with: rvsm report {folder}, or give another --run FOLDER")
+    raise ValueError(f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}")
+
+
+def _other(folder: Path, changes: list[str]) -> str:
+    shown = ", ".join(changes[:4]) + (" …" if len(changes) > 4 else "")
+    return f"{folder} holds a run with other options ({shown}); give another --run FOLDER, or remove it"
+
+
+def _compare_machines(run: Run, config: Config, console: Console) -> None:
+    """Say so if the rest of a run will not be computed as its beginning was."""
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
+    then, now = run.about(), describe(place(config.training))
+    changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
+    if changed:
+        console.print(
+            f"[yellow]other machine or versions than at the start ({'; '.join(changed)}): the results will not be"
+            " bit-identical to an unbroken run",
+            highlight=False,
+        )

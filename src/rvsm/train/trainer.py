@@ -1,0 +1,285 @@
+"""The loop: one for all methods, models and data, with callbacks."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+
+from rvsm.config import Config, build
+from rvsm.data import Batches, Dataset, Images, moments
+from rvsm.train.callbacks import Callback
+from rvsm.train.divergence import explain_divergence
+from rvsm.train.hardware import memory, place
+from rvsm.train.measure import evaluate, histogram, sparsity_record
+from rvsm.train.randomness import random_state, seed_all, set_random_state
+
+
+class Trainer:
+    """A training at one moment: all that a checkpoint needs is its `state`.
+
+    Args:
+        config: what is to be trained, and how.
+        data: the images; loaded if they are not given.
+        callbacks: what listens.
+
+    """
+
+    def __init__(self, config: Config, data: Dataset | None = None, callbacks: Sequence[Callback] = ()) -> None:
+        self.config, self.callbacks = config, callbacks
+        training = config.training
+        if training.threads is not None:
+            torch.set_num_threads(training.threads)
+        self.placement = place(training)
+        self.data = build.dataset(config) if data is None else data
+        self._split()
+        seed_all(config.seed)
+        self.model = build.network(config, self.data).to(self.placement.device)
+        if self.placement.channels_last:
+            self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        x, _ = next(self.batches.epoch(0))
+        if callable(prepare := getattr(self.model, "prepare", None)):
+            prepare(self._sample())
+        self._try(x)
+        self.forward = torch.compile(self.model) if training.compile else self.model
+        self.steps = training.epochs * len(self.batches)
+        self.step = self._first_step = 0
+        self.schedule = build.schedule(config)
+        options = build.optimizer(config)
+        self.lr = options.lr
+        self.optimizer = options.build([p for p in self.model.parameters() if p.requires_grad])
+        self.method = build.method(config, self.model, self.steps, x)
+        if self.method is not None:
+            self.method.attach(self.optimizer)
+        self._running = {"loss": 0.0, "correct": 0, "seen": 0}
+        self._seconds = 0.0  # of earlier processes
+        self._began = time.perf_counter()
+        self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
+        self._last_look = (0, 0.0)  # step, and seconds of data and training, for the speed
+
+    # The course
+
+    def run(self) -> None:
+        """Train to the end."""
+        self._began = time.perf_counter()
+        self._tell("on_start")
+        try:
+            while self.step < self.steps:
+                epoch, start = divmod(self.step, len(self.batches))
+                for x, y in self._timed(self.batches.epoch(epoch, start=start)):
+                    with self._timing("training"):
+                        self._step(x, y)
+                    self._tell("on_step")
+                self._look(epoch + 1)
+                self._tell("on_epoch")
+        finally:
+            self._tell("on_end")
+
+    @property
+    def epoch(self) -> float:
+        """Passes over the training images so far."""
+        return self.step / len(self.batches)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training so far, those before a resume included."""
+        return self._seconds + time.perf_counter() - self._began
+
+    def _step(self, x: Tensor, y: Tensor) -> None:
+        self.model.train()
+        rate = self.lr * self.schedule.factor(self.step / self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for part, labels in zip(*(t.chunk(self.config.training.accumulate) for t in (x, y)), strict=True):
+            with self.placement.autocast():
+                scores = self.forward(part)
+            loss = nn.functional.cross_entropy(
+                scores.float(), labels, label_smoothing=self.config.training.label_smoothing
+            )
+            (loss * (len(labels) / len(y))).backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach()) * len(labels) / len(y)
+            self._running["correct"] += int((scores.argmax(1) == labels).sum())
+        if not np.isfinite(total):
+            raise explain_divergence(self, x, total, rate)
+        if self.config.training.clip is not None:
+            clip_grad_norm_(self.model.parameters(), self.config.training.clip)
+        self.optimizer.step()
+        self._running["loss"] += total * len(y)
+        self._running["seen"] += len(y)
+        self.step += 1
+
+    # Looks at the validation images
+
+    def _look(self, epoch: int) -> None:
+        training = self.config.training
+        if epoch % training.evaluate_every and epoch != training.epochs:
+            return
+        with self._timing("evaluation"):
+            record = self._record()
+        self._running = dict.fromkeys(self._running, 0)
+        for callback in self.callbacks:
+            callback.on_record(self, record)
+
+    def _record(self) -> dict[str, Any]:
+        seen = self._running["seen"]
+        loss = self._running["loss"] / seen
+        record: dict[str, Any] = {
+            "step": self.step,
+            "epoch": round(self.epoch),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "loss": loss,
+            "accuracy": self._running["correct"] / seen,
+        }
+        if self.validation is not None:
+            record["w"] = evaluate(self.model, self.validation, self.placement)
+            if self.method is not None:
+                with self.sparse_network():
+                    record["u"] = evaluate(self.model, self.validation, self.placement)
+        if self.method is not None:
+            record.update(sparsity_record(self.method, loss))
+            record["histogram"] = histogram(layer.w for layer in self.method.held)
+        return {**record, **self._speed()}
+
+    @contextmanager
+    def sparse_network(self) -> Iterator[None]:
+        """Put the sparse copy into the model, with batch norm recalibrated, for the time of a block."""
+        assert self.method is not None
+        with self.placement.autocast():
+            lent = self.method.sparse_weights(recalibrate=self.calibration())
+            lent.__enter__()
+        try:
+            yield
+        finally:
+            lent.__exit__(None, None, None)
+
+    def calibration(self) -> Iterable[Tensor]:
+        """Return batches for batch norm: training images, in an order that no epoch of the training has."""
+        return (x for x, _ in self.batches.epoch(self.config.training.epochs))
+
+    def _speed(self) -> dict[str, Any]:
+        step, before = self._last_look
+        busy = self._times["data"] + self._times["training"]
+        self._last_look = (self.step, busy)
+        pace = (time.perf_counter() - self._began) / max(self.step - self._first_step, 1)
+        return {
+            "images_per_second": (self.step - step) * self.batches.batch_size / max(busy - before, 1e-9),
+            "seconds": self.seconds,
+            "time_left": pace * (self.steps - self.step),
+            "times": {name: round(value, 3) for name, value in self._times.items()},
+            "memory": memory(),
+        }
+
+    # The state
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a fresh trainer needs to go on bit for bit."""
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "running": dict(self._running),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "method": None if self.method is None else self.method.state_dict(),
+            "random": random_state(self.placement.device),
+        }
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for parameter, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if torch.is_tensor(value) and value.shape == parameter.shape:
+                    kept[name] = torch.empty_like(parameter).copy_(value)  # with the strides of the weight
+        if self.method is not None:
+            self.method.load_state_dict(state["method"])
+        self.step = self._first_step = int(state["step"])
+        self._seconds = float(state["seconds"])
+        self._running = dict(state["running"])
+        self._last_look = (self.step, 0.0)
+        set_random_state(state["random"], self.placement.device)
+
+    # Preparation
+
+    def _split(self) -> None:
+        training, seed = self.config.training, self.config.seed
+        share = training.validation
+        train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
+        self._moments = moments(train)
+        self.batches = Batches(
+            train,
+            min(training.batch, len(train)),
+            seed=seed,
+            augment=build.augmentations(self.config),
+            mean=self._moments.mean,
+            std=self._moments.std,
+            drop_last=True,
+            channels_last=self.placement.channels_last,
+            device=self.placement.device,
+        )
+        self.validation = None if held is None or not len(held) else self.quiet(held)
+
+    def quiet(self, images: Images) -> Batches:
+        """Return images in their order, without augmentation, for an evaluation."""
+        mean, std = self._moments
+        layout = self.placement.channels_last
+        return Batches(
+            images, 500, seed=0, mean=mean, std=std, shuffle=False, channels_last=layout, device=self.placement.device
+        )
+
+    def _sample(self, images: int = 5000) -> Tensor:
+        """Return normalised training images without augmentation, for a model that prepares itself."""
+        chosen = self.batches.images[torch.arange(min(images, len(self.batches.images)))]
+        return torch.cat([x for x, _ in self.quiet(chosen).epoch(0)])
+
+    def _try(self, x: Tensor) -> None:
+        """Raise a sentence now if the model does not fit the images."""
+        before = random_state(self.placement.device)
+        modes = {module: module.training for module in self.model.modules()}
+        try:
+            with torch.no_grad():
+                scores = self.model.eval()(x[:2])
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(
+                f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {reason}"
+            ) from None
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+            set_random_state(before, self.placement.device)
+        expected = [len(x[:2]), len(self.data.classes)]
+        if not torch.is_tensor(scores) or list(scores.shape) != expected:
+            got = list(scores.shape) if torch.is_tensor(scores) else type(scores).__name__
+            raise ValueError(
+                f"the model {self.config.model.name!r} must return scores of shape {expected} for {expected[0]} images"
+                f" of {expected[1]} classes but returned {got}"
+            )
+
+    # Small things
+
+    def _tell(self, event: str) -> None:
+        for callback in self.callbacks:
+            getattr(callback, event)(self)
+
+    @contextmanager
+    def _timing(self, what: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._times[what] += time.perf_counter() - began
+
+    def _timed(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            with self._timing("data"):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
