@@ -5,8 +5,12 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rvsm import __version__
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Command = Callable[[list[str]], int]
 
@@ -51,9 +55,10 @@ def _train(words: list[str]) -> int:
         print(parser.format_help().partition("\n\n")[2])
         return 0
     config = read_config(file, flags)
+    from rvsm.records import folder_of
     from rvsm.train import start, summary
 
-    folder = options.run or Path("runs") / f"{config.name}-s{config.seed}"
+    folder = options.run or folder_of(Path("runs"), config.name, config.seed)
     result = start(config, folder, _console())
     print(f"{config.name}: {summary(result)}")
     print(f"the run is in {folder}; see it with: rvsm report {folder}")
@@ -127,7 +132,7 @@ def _demo(words: list[str]) -> int:
     options = parser.parse_args(words)
     from rvsm.demo import demo
 
-    demo(_console(), seed=options.seed, out=options.out)
+    print(demo(_console(), seed=options.seed, out=options.out))
     return 0
 
 
@@ -171,7 +176,7 @@ def _split(
     return files, None if helping else flags, options
 
 
-def _console():  # type: ignore[no-untyped-def]  # rich is imported only where it is needed
+def _console() -> "Console":
     from rich.console import Console
 
     return Console()

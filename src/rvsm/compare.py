@@ -8,12 +8,14 @@ from rich.console import Console
 
 from rvsm.config import Config, build
 from rvsm.data import Dataset
-from rvsm.records import Run
+from rvsm.records import Run, folder_of
 from rvsm.report import report, rows, table
-from rvsm.train import start_or_resume
+from rvsm.train import start_or_resume, summary
 
 
-def compare(configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out: Path, console: Console) -> Path:
+def compare(
+    configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out: Path, console: Console, brief: bool = False
+) -> Path:
     """Train each configuration with each seed unless it is finished, print the table, and return the page's path.
 
     Args:
@@ -22,6 +24,7 @@ def compare(configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out:
         runs: the folder of the runs' folders.
         out: the folder that table, page and pictures are written to.
         console: where to print.
+        brief: print a line for each run, instead of one for each look at the validation images.
 
     """
     twice = [name for name, count in Counter(config.name for config in configs).items() if count > 1]
@@ -31,12 +34,13 @@ def compare(configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out:
     done = []
     wanted = [config.with_seed(seed) for seed in seeds for config in configs]
     for number, config in enumerate(wanted, 1):
-        folder = runs / f"{config.name}-s{config.seed}"
-        console.print(f"[bold]{number}/{len(wanted)} {config.name}[/bold], seed {config.seed}", highlight=False)
+        folder = folder_of(runs, config.name, config.seed)
+        console.print(f"{number}/{len(wanted)} {config.name}, seed {config.seed}", highlight=False, markup=False)
         key = repr(config.data.table())
         if key not in loaded:
             loaded[key] = build.dataset(config)
-        start_or_resume(config, folder, console, loaded[key])
+        result = start_or_resume(config, folder, console, loaded[key], brief=brief)
+        console.print(f"    {summary(result)}", highlight=False)
         done.append(Run(folder))
     console.print(table(rows(done)))
     return report(done, out=out)

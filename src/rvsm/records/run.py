@@ -7,6 +7,7 @@ the validation images), ``checkpoints/`` where it can go on, ``model.safetensors
 import json
 import os
 import tomllib
+import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,6 +169,17 @@ class Run:
     def status(self) -> str:
         """The word "finished" or "unfinished"."""
         return "unfinished" if self.result() is None else "finished"
+
+
+def folder_of(runs: Path, name: str, seed: int) -> Path:
+    """Return where the run of a name and a seed lives; a name may hold any characters.
+
+    >>> folder_of(Path("runs"), "RVSM ℓ0, 90 % asked", 1).as_posix()
+    'runs/rvsm-l0-90-asked-s1'
+    """
+    plain = unicodedata.normalize("NFKD", name).lower()
+    words = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else " " for c in plain).split()
+    return runs / f"{'-'.join(words).strip('.-')[:100] or 'run'}-s{seed}"
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -11,10 +11,10 @@ from rvsm.train.trainer import Trainer
 
 
 class Display(Callback):
-    """Prints a line for each look at the validation images, above a bar where there is a terminal."""
+    """Prints a line for each look at the validation images, unless brief, above a bar where there is a terminal."""
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(self, console: Console, *, brief: bool = False) -> None:
+        self.console, self.brief = console, brief
         self._progress: Progress | None = None
         self._task = TaskID(0)
 
@@ -35,7 +35,8 @@ class Display(Callback):
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Print the line."""
-        line(self.console, record, trainer.config.training.epochs)
+        if not self.brief:
+            line(self.console, record, trainer.config.training.epochs)
 
     def on_end(self, trainer: Trainer) -> None:
         """Take the bar away."""

@@ -19,7 +19,9 @@ from rvsm.train.tensorboard import TensorBoard
 from rvsm.train.trainer import Trainer
 
 
-def start(config: Config, folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+def start(
+    config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
+) -> dict[str, Any]:
     """Train in a new folder and return the result."""
     if (folder / "config.toml").exists():
         _refuse(config, Run(folder))
@@ -28,10 +30,10 @@ def start(config: Config, folder: Path, console: Console, data: Dataset | None =
     trainer = Trainer(config, data)  # before there is a folder, so that bad input leaves none
     run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
     with run.locked():
-        return _train(run, trainer, console)
+        return _train(run, trainer, console, brief=brief)
 
 
-def resume(folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
     run = Run(folder)
     with run.locked():
@@ -47,20 +49,22 @@ def resume(folder: Path, console: Console, data: Dataset | None = None) -> dict[
             trainer.load_state(state)
         run.rewind(trainer.step)
         console.print(f"{folder}: going on from step {trainer.step} of {trainer.steps}", highlight=False)
-        return _train(run, trainer, console)
+        return _train(run, trainer, console, brief=brief)
 
 
-def start_or_resume(config: Config, folder: Path, console: Console, data: Dataset | None = None) -> dict[str, Any]:
+def start_or_resume(
+    config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
+) -> dict[str, Any]:
     """Return the result of a run, after doing what is missing of it."""
     if not (folder / "config.toml").exists():
-        return start(config, folder, console, data)
+        return start(config, folder, console, data, brief=brief)
     if changes := differences(config_of(Run(folder).config()), config):
         raise ValueError(_other(folder, changes))
-    return resume(folder, console, data)
+    return resume(folder, console, data, brief=brief)
 
 
-def _train(run: Run, trainer: Trainer, console: Console) -> dict[str, Any]:
-    callbacks: list[Callback] = [Recorder(run), Display(console)]
+def _train(run: Run, trainer: Trainer, console: Console, *, brief: bool) -> dict[str, Any]:
+    callbacks: list[Callback] = [Recorder(run), Display(console, brief=brief)]
     if trainer.config.training.tensorboard:
         callbacks.append(TensorBoard(run.folder / "tensorboard"))
     trainer.callbacks = callbacks
