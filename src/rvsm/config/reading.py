@@ -6,27 +6,20 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import tomli_w
 from jsonargparse import ArgumentParser, Namespace
 
 from rvsm.config.build import check
 from rvsm.config.config import Choice, Config
+from rvsm.config.messages import NO_TARGET, unknown_key, wrong_value
 from rvsm.config.sections import CHOICES, PLAIN, Entry, entry, needs, takes
 from rvsm.config.training import Augment, Training
 
 Flag = tuple[str, Any]
 """A key such as "penalty.lam" and its value, a string where it comes from the command line."""
-
-
-_NO_TARGET = (
-    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude), or a"
-    " penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
-)
 
 
 def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
@@ -139,11 +132,11 @@ def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> C
     options = Options(flags)
     for i, (key, _) in enumerate(flags):
         if key not in options.types:
-            raise ValueError(_unknown(key, options, f"{file}: " if file is not None and i < count else ""))
+            raise ValueError(unknown_key(key, options.types, f"{file}: " if file is not None and i < count else ""))
     try:
         found = options.parser.parse_args([f"--{key}={_text(value)}" for key, value in flags])
     except argparse.ArgumentError as error:
-        raise ValueError(_sentence(str(error), dict(flags), options.types)) from None
+        raise ValueError(wrong_value(str(error), dict(flags), options.types)) from None
     choices = {
         section: Choice(found[section]["name"], {k: v for k, v in _plain(found[section]).items() if k != "name"})
         for section in options.sections
@@ -171,7 +164,7 @@ def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> C
 def _require_target(config: Config) -> None:
     """Raise unless the method has what it needs to know how many zeros are wanted."""
     if config.method.name == "rvsm" and config.budget is None and config.method.options.get("beta") is None:
-        raise ValueError(_NO_TARGET)
+        raise ValueError(NO_TARGET)
     if config.method.name == "magnitude" and config.budget is None:
         raise ValueError("magnitude pruning needs a target: give --budget.sparsity 0.9")
     if config.method.name == "admm" and (config.penalty is None) == (config.method.options.get("sparsity") is None):
@@ -223,69 +216,6 @@ def _flags_of_line(words: Sequence[str]) -> list[Flag]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-# What went wrong, in words
-
-
-def _unknown(key: str, options: Options, where: str) -> str:
-    section, _, option = key.partition(".")
-    known = [name for name in options.types if name.startswith(f"{section}.")]
-    if section == "budget" and "budget" not in options.sections:
-        return f"{where}{key}: the method has no budget; methods with a target are rvsm and magnitude"
-    if key == "penalty.lam" and "budget" in options.sections:
-        return f"{where}penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
-    if key == "method.sparsity" and "budget" not in options.sections:
-        return f"{where}unknown key {key!r}; a target sparsity is budget.sparsity"
-    if option and not known:
-        if section in CHOICES:
-            return f"{where}{key}: the chosen method takes no {section}; leave the section out"
-        near = get_close_matches(section, [*CHOICES, *PLAIN], 1)
-        hint = f"did you mean [{near[0]}]? " if near else ""
-        return f"{where}unknown section {section!r}; {hint}there are {', '.join([*CHOICES, *PLAIN])}"
-    owners = (
-        [name for name, maker in CHOICES[section].entries.items() if takes(maker, option)] if section in CHOICES else []
-    )
-    if owners:
-        return f"{where}{key} is an option of {section}.name = {' or '.join(map(repr, owners))}, which is not chosen"
-    near = get_close_matches(key, options.types, 1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    here = f" [{section}] has {', '.join(name.partition('.')[2] for name in known)}." if known else ""
-    return f"{where}unknown key {key!r}{hint}{here}"
-
-
-def _sentence(error: str, said: Mapping[str, Any], types: Mapping[str, Any]) -> str:
-    """Turn a message of jsonargparse into a sentence."""
-    key = re.search(r'[Pp]arser key "([^"]+)"', error) or re.search(r"argument --([\w.]+)", error)
-    if key and key[1] in types and key[1] in said:
-        return f"{key[1]} must be {words(types[key[1]])} but is {said[key[1]]!r}"
-    if missing := re.search(r"arguments? (?:is|are) required: (.*)", error):
-        first = missing[1].split(",")[0].strip()
-        if first == "penalty.lam" and "method.beta" not in said:
-            return _NO_TARGET
-        return f"{first} is missing: give --{first} on the command line, or write it in the file"
-    return " ".join(error.split())
-
-
-def words(annotation: Any) -> str:
-    """Return a type in words.
-
-    >>> words(float | None), words(tuple[float, ...]), words(Literal["a", "b"])
-    ('a number or null', 'a list of numbers', 'a or b')
-    """
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        return " or ".join("null" if part is NoneType else words(part) for part in arguments)
-    if origin is Literal:
-        return " or ".join(map(str, arguments))
-    if origin is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis:
-        return f"a list of two, {words(arguments[0])} and {words(arguments[1])}"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return "a table"
-    if isinstance(origin, type) and issubclass(origin, Iterable):
-        return f"a list of {words(arguments[0]).removeprefix('a ')}s"
-    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
-    return plain.get(annotation, str(annotation))
 
 
 def _plain(found: Namespace) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""What is wrong with a configuration, in words."""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from rvsm.config.sections import CHOICES, PLAIN, takes
+
+NO_TARGET = (
+    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude), or a"
+    " penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+)
+
+
+def unknown_key(key: str, types: Mapping[str, Any], where: str) -> str:
+    """Say what is wrong with a key that is not among the known ones, whose types are given by key."""
+    section, _, option = key.partition(".")
+    known = [name for name in types if name.startswith(f"{section}.")]
+    if option and section not in (*CHOICES, *PLAIN):
+        return f"{where}unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
+    if option and not known:
+        with_it = " or ".join(name for name, maker in CHOICES["method"].entries.items() if takes(maker, section))
+        return f"{where}{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
+    return f"{where}{_misplaced(key, types) or f'unknown key {key!r}; {_nearest(key, known or types)}'}"
+
+
+def _misplaced(key: str, types: Mapping[str, Any]) -> str | None:
+    """Say why a key of a known name is not welcome here."""
+    section, _, option = key.partition(".")
+    if key == "penalty.lam" and "budget.sparsity" in types:
+        return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
+    if key == "method.sparsity":
+        return "unknown key 'method.sparsity'; the target of this method is budget.sparsity"
+    entries = CHOICES[section].entries if section in CHOICES else {}
+    if owners := [name for name, maker in entries.items() if takes(maker, option)]:
+        return f"{key} is an option of {section}.name = {' or '.join(map(repr, owners))}, which is not chosen"
+    return None
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word, known, 1, cutoff=0.5)
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}there are {', '.join(known)}"
+
+
+def wrong_value(error: str, said: Mapping[str, Any], types: Mapping[str, Any]) -> str:
+    """Turn a message of jsonargparse into a sentence."""
+    key = re.search(r'[Pp]arser key "([^"]+)"', error) or re.search(r"argument --([\w.]+)", error)
+    if key and key[1] in types and key[1] in said:
+        return f"{key[1]} must be {words(types[key[1]])} but is {said[key[1]]!r}"
+    if missing := re.search(r"arguments? (?:is|are) required: (.*)", error):
+        first = missing[1].split(",")[0].strip()
+        if first == "penalty.lam" and "method.beta" not in said:
+            return NO_TARGET
+        return f"{first} is missing: give --{first} on the command line, or write it in the file"
+    return " ".join(error.split())
+
+
+def words(annotation: Any) -> str:
+    """Return a type in words.
+
+    >>> words(float | None), words(tuple[float, ...]), words(Literal["a", "b"])
+    ('a number or null', 'a list of numbers', 'a or b')
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " or ".join("null" if part is NoneType else words(part) for part in arguments)
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis:
+        return f"a list of two, {words(arguments[0])} and {words(arguments[1])}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return "a table"
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return f"a list of {words(arguments[0]).removeprefix('a ')}s"
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
+    return plain.get(annotation, str(annotation))
