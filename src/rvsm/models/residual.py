@@ -5,6 +5,8 @@ from typing import cast
 
 from torch import Tensor, nn
 
+from rvsm.models.sizes import check, scaled
+
 
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions beside a shortcut."""
@@ -28,32 +30,45 @@ class BasicBlock(nn.Module):
         return cast(Tensor, self.relu(y + self.shortcut(x)))
 
 
-def resnet18(*, width: float = 1.0, classes: int = 10) -> nn.Sequential:
-    """Return ResNet-18 with a 3×3 stem and no first pooling; ``width`` scales the 64 to 512 channels.
+def resnet18(*, width: float = 1.0, classes: int = 10, channels: int = 3) -> nn.Sequential:
+    """Return ResNet-18 with a 3×3 stem and no first pooling, for images of any size.
+
+    Args:
+        width: multiplies the 64 to 512 channels.
+        classes: number of outputs.
+        channels: channels of an image.
 
     >>> sum(p.numel() for p in resnet18().parameters())
     11173962
+
     """
-    return _resnet([round(width * c) for c in (64, 128, 256, 512)], depth=2, classes=classes)
+    return _resnet(channels, scaled((64, 128, 256, 512), width), depth=2, classes=classes)
 
 
-def resnet20(*, width: float = 1.0, classes: int = 10) -> nn.Sequential:
-    """Return ResNet-20, three stages of 16, 32 and 64 channels; with 1×1 shortcuts where the shape changes.
+def resnet20(*, width: float = 1.0, classes: int = 10, channels: int = 3) -> nn.Sequential:
+    """Return ResNet-20, with 1×1 shortcuts where the shape changes, for images of any size.
+
+    Args:
+        width: multiplies the 16, 32 and 64 channels.
+        classes: number of outputs.
+        channels: channels of an image.
 
     >>> sum(p.numel() for p in resnet20().parameters())
     272474
+
     """
-    return _resnet([round(width * c) for c in (16, 32, 64)], depth=3, classes=classes)
+    return _resnet(channels, scaled((16, 32, 64), width), depth=3, classes=classes)
 
 
-def _resnet(channels: Sequence[int], *, depth: int, classes: int) -> nn.Sequential:
-    inputs = channels[0]
+def _resnet(channels: int, stages: Sequence[int], *, depth: int, classes: int) -> nn.Sequential:
+    check(classes=classes, channels=channels)
+    inputs = stages[0]
     layers: list[nn.Module] = [
-        nn.Conv2d(3, inputs, 3, padding=1, bias=False),
+        nn.Conv2d(channels, inputs, 3, padding=1, bias=False),
         nn.BatchNorm2d(inputs),
         nn.ReLU(inplace=True),
     ]
-    for stage, outputs in enumerate(channels):
+    for stage, outputs in enumerate(stages):
         for block in range(depth):
             layers.append(BasicBlock(inputs, outputs, stride=2 if stage > 0 and block == 0 else 1))
             inputs = outputs
