@@ -1,0 +1,135 @@
+"""From a plan to a native program for one layout: buffers, steps, machine code, and the table that the player reads."""
+
+import ctypes
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime import convolve, jit, layout, steps
+from rvsm.runtime.choice import Chooser
+from rvsm.runtime.kernels import frame, player
+from rvsm.runtime.layout import Arena, Buffer
+from rvsm.runtime.operations import (
+    AdaptivePooling,
+    Concatenation,
+    Convolution,
+    Flattening,
+    Operation,
+    Pointwise,
+    Pooling,
+)
+from rvsm.runtime.plan import Plan
+from rvsm.runtime.steps import Step
+
+SLACK = 4096  # floats after the last buffer: vectors may be read, never written, beyond the end of a map
+
+
+@dataclass(eq=False)
+class Native:
+    """A program for one layout: machine code and data, ready to play."""
+
+    images: int
+    arena_bytes: int
+    table: NDArray[np.int64]
+    steps: list[Step]
+    choices: dict[int, str] = field(default_factory=dict)
+
+
+def assemble(plan: Plan, *, images: bool, threads: int, chooser: Chooser) -> Native:
+    """Return the program that works on vectors of images, or on one image at a time."""
+    machine = jit.machine()
+    assembler = _Assembler(plan, machine.lanes if images else 1, machine, threads, chooser)
+    made = assembler.run()
+    addresses = jit.compile_kernels({step.kernel: step.write for step in made})
+    table = np.zeros((len(made), frame.SLOTS), dtype=np.int64)
+    for row, step in zip(table, made, strict=True):
+        row[0], row[1] = addresses[step.kernel], step.meet
+        for slot, value in step.arguments.items():
+            address = value if isinstance(value, int) else value.ctypes.data
+            row[frame.HEAD + step.slots.index(slot)] = address
+    size = assembler.arena.size + 4 * SLACK
+    return Native(assembler.unit, -(-size // 4096) * 4096, table, made, assembler.choices)
+
+
+class _Assembler:
+    def __init__(self, plan: Plan, unit: int, machine: jit.Machine, threads: int, chooser: Chooser) -> None:
+        self.plan = plan
+        self.unit = unit
+        self.machine = machine
+        self.threads = threads
+        self.chooser = chooser
+        self.arena = Arena()
+        self.choices: dict[int, str] = {}
+        self.geometries = layout.geometries(plan, unit)
+        self.buffers: dict[int, Buffer] = {}
+
+    def run(self) -> list[Step]:
+        plan = self.plan
+        last = layout.last_uses(plan)
+        result: list[Step] = []
+        for value in range(len(plan.inputs)):
+            self._allocate(value)
+            result.append(steps.border(self.machine, self.unit, value, self.buffers[value], entering=True))
+        for k, operation in enumerate(plan.operations):
+            self._allocate(plan.value_of(k))
+            made = self._steps(k, operation)
+            for step in made:
+                step.operation = k
+            made[-1].meet = True
+            result += made
+            done = {value for value in (*operation.sources(), plan.value_of(k)) if last[value] == k}
+            self.arena.give_back(self.buffers[value].place for value in done)
+        for index, output in enumerate(plan.outputs):
+            result.append(steps.border(self.machine, self.unit, index, self.buffers[output.value], entering=False))
+        result[-1].meet = True
+        return result
+
+    def _allocate(self, value: int) -> None:
+        channels, height, width = self.plan.shapes[value]
+        geometry = self.geometries[height, width]
+        place = self.arena.lend((height, width), geometry.plane * channels)
+        self.buffers[value] = Buffer(place, channels, geometry)
+
+    def _steps(self, k: int, operation: Operation) -> list[Step]:
+        y = self.buffers[self.plan.value_of(k)]
+        sources = [self.buffers[value] for value in operation.sources()]
+        match operation:
+            case Convolution():
+                return self._convolution(k, operation, sources, y)
+            case Pooling() | AdaptivePooling():
+                return [steps.pool(self.machine, operation, sources[0], y)]
+            case Pointwise():
+                b = sources[1] if len(sources) > 1 else None
+                return [steps.pointwise(self.machine, operation, sources[0], b, y)]
+            case Concatenation():
+                return steps.concatenation(self.machine, sources, y)
+            case Flattening():
+                return [steps.flattening(self.machine, sources[0], y)]
+        raise TypeError(f"no steps are known for a {operation.kind}")
+
+    def _convolution(self, k: int, operation: Convolution, sources: list[Buffer], y: Buffer) -> list[Step]:
+        residual = sources[1] if operation.residual is not None else None
+        site = convolve.Site(self.machine, operation, sources[0], y, residual, self.threads)
+        where, copies = convolve.taps(site, self.arena)
+        weights, bias = self.plan.weights[k].dense(), self.plan.biases[k]
+        dense = self.chooser.dense(k, site, where, weights, bias, self.arena.size + 4 * SLACK)
+        made = convolve.steps(site, where, weights, bias, dense=dense)
+        if where.lent is not None:
+            self.arena.give_back([where.lent])
+        self.choices[k] = "dense" if dense else "sparse"
+        return [*copies, *made]
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Return ``size`` zero bytes whose address is a multiple of 64."""
+    memory = np.zeros(size + layout.ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % layout.ALIGNMENT
+    return memory[start : start + size]
+
+
+def play_function() -> "ctypes._CFuncPtr":
+    """Return the compiled player."""
+    address = jit.compile_kernels({"play": lambda: player.meet() + "\n\n" + player.play()})["play"]
+    arguments = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
+    return ctypes.CFUNCTYPE(None, *arguments)(address)

@@ -1,0 +1,75 @@
+"""What is in a file, without compiling it."""
+
+import os
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from rvsm.runtime.operations import Shape
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer with weights: its name, the shape of its weights and of its output, and how many weights are not zero."""
+
+    name: str
+    weights: tuple[int, ...]
+    output: Shape
+    nonzero: int
+
+
+@dataclass(frozen=True)
+class Description:
+    """A file: its size, the network's inputs and outputs, its layers with weights."""
+
+    path: str
+    size: int
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    operations: int
+    layers: tuple[Layer, ...]
+
+    @property
+    def weights(self) -> int:
+        """The number of all weights."""
+        return sum(prod(layer.weights) for layer in self.layers)
+
+    @property
+    def nonzero(self) -> int:
+        """The number of weights that are not zero."""
+        return sum(layer.nonzero for layer in self.layers)
+
+    def __str__(self) -> str:
+        dense = 4 * self.weights
+        shapes = " and ".join("×".join(map(str, shape)) for shape in self.inputs)
+        results = " and ".join("×".join(map(str, shape)) for shape in self.outputs)
+        lines = [
+            f"{self.path}: {self.size:,} bytes; {dense / max(1, self.size):.1f} times smaller than dense float32",
+            f"takes {shapes}, gives {results}; {self.operations} operations",
+            f"{self.weights:,} weights, {self.nonzero:,} not zero"
+            f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros)",
+            "",
+        ]
+        width = max([len(layer.name) for layer in self.layers], default=0)
+        for layer in self.layers:
+            count = prod(layer.weights)
+            zeros = 100 * (1 - layer.nonzero / max(1, count))
+            shape = "×".join(map(str, layer.weights))
+            output = "×".join(map(str, layer.output))
+            lines.append(f"{layer.name.ljust(width)}  {shape:>16}  {output:>12}  {layer.nonzero:>10,}  {zeros:6.2f} %")
+        return "\n".join(lines)
+
+
+def describe(path: str | os.PathLike[str]) -> Description:
+    """Read a file, check it, and say what is in it."""
+    from rvsm.runtime.file import read
+
+    plan = read(Path(path))
+    layers = tuple(
+        Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
+        for k, w in plan.weights.items()
+    )
+    outputs = tuple(plan.shapes[output.value] for output in plan.outputs)
+    return Description(
+        str(path), Path(path).stat().st_size, plan.inputs, outputs, len(plan.operations), layers
+    )

@@ -1,0 +1,97 @@
+"""What a program does and where its time goes, as a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.operations import Convolution, Operation
+from rvsm.runtime.performance import Stage
+from rvsm.runtime.plan import Plan, activation_name
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layer: its name, what it is, the shape of its output, the share of zeros, the kernel, the seconds."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    sparsity: float | None
+    kernel: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A row for each layer; ``print`` it. ``outside`` are operations that run in PyTorch."""
+
+    rows: tuple[Row, ...]
+    images: int
+    outside: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """The time of all layers, on one thread."""
+        return sum(row.seconds for row in self.rows)
+
+    def __str__(self) -> str:
+        head = ("layer", "operation", "output", "zeros", "kernel", "µs", "share")
+        lines = [head]
+        for row in self.rows:
+            zeros = "" if row.sparsity is None else f"{100 * row.sparsity:.1f} %"
+            shape = "×".join(map(str, row.shape))
+            share = f"{100 * row.seconds / max(self.seconds, 1e-12):.1f} %"
+            lines.append((row.name, row.kind, shape, zeros, row.kernel, f"{1e6 * row.seconds:.0f}", share))
+        widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+        left = (True, True, True, False, True, False, False)
+        text = [
+            "  ".join(c.ljust(w) if to_left else c.rjust(w) for c, w, to_left in zip(line, widths, left, strict=True))
+            for line in lines
+        ]
+        total = f"{self.images} image{'s' * (self.images > 1)} on one thread: {1e3 * self.seconds:.2f} ms"
+        if self.outside:
+            total += f"\nin PyTorch: {', '.join(self.outside)}"
+        return "\n".join([*(line.rstrip() for line in text), total])
+
+
+def explain_stage(
+    plan: Plan, stage: Stage, inputs: Sequence[NDArray[np.float32]], outputs: Sequence[NDArray[np.float32]]
+) -> Explanation:
+    """Return the table of a native program, timed with these arrays."""
+    seconds = stage.times(inputs, outputs)
+    steps = stage.native.steps
+    rows = []
+    for k, operation in enumerate(plan.operations):
+        mine = [i for i, step in enumerate(steps) if step.operation == k]
+        notes = [steps[i].note for i in mine if steps[i].note]
+        rows.append(
+            Row(
+                operation.name,
+                _kind(operation),
+                plan.shapes[plan.value_of(k)],
+                plan.weights[k].sparsity if k in plan.weights else None,
+                " ".join([stage.native.choices.get(k, ""), "; ".join(notes)]).strip(),
+                sum(seconds[i] for i in mine),
+            )
+        )
+    ends = sum(second for second, step in zip(seconds, steps, strict=True) if step.operation < 0)
+    rows.append(Row("input and output", "layout", (), None, "", ends))
+    return Explanation(tuple(rows), stage.native.images)
+
+
+def _kind(operation: Operation) -> str:
+    """Return what an operation is, with what is fused into it."""
+    activation = getattr(operation, "activation", None)
+    words = [operation.kind]
+    if isinstance(operation, Convolution):
+        words = [f"{operation.kernel[0]}×{operation.kernel[1]} {operation.kind}"]
+        if operation.residual is not None:
+            words.append("add")
+    elif getattr(operation, "operation", "none") != "none":
+        words = [getattr(operation, "operation", "")]
+    if activation is not None and activation.name != "none":
+        name = activation_name(activation)
+        words = [*words, name] if words != ["pointwise"] else [name]
+    return " + ".join(words)

@@ -1,0 +1,112 @@
+"""The file of a network, ``.rvsm``: a safetensors container with bit masks, non-zero values and biases.
+
+The graph is JSON in the metadata. There are no offsets and no addresses in it: whatever indexes memory is computed by
+the loader. Everything is checked; a file that is damaged, made by a newer version or made to do harm is a ValueError.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from rvsm.runtime.operations import Convolution
+from rvsm.runtime.plan import MAX_OPERATIONS, Plan
+from rvsm.runtime.weights import Weights
+
+VERSION = 1
+MAX_GRAPH = 16 << 20  # bytes of JSON
+
+
+def write(plan: Plan, path: Path) -> None:
+    """Write a plan; the file appears whole or not at all."""
+    from safetensors.numpy import save
+
+    tensors: dict[str, NDArray[Any]] = {}
+    for k, weights in plan.weights.items():
+        tensors[f"{k}.bits"] = weights.bits
+        tensors[f"{k}.values"] = weights.values
+        tensors[f"{k}.bias"] = plan.biases[k]
+    graph = json.dumps(plan.describe(), separators=(",", ":"), ensure_ascii=False)
+    replace(path, save(tensors, {"format": "rvsm", "version": str(VERSION), "graph": graph}))
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write ``data`` to a temporary file beside ``path``, see it on the disk, and give it its name."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(name).chmod(0o666 & ~mask)  # as any other new file; mkstemp's is for the owner only
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read(path: Path) -> Plan:
+    """Read a plan and check everything; raise ValueError if it is not one."""
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            graph = _graph(metadata)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    except (SafetensorError, UnicodeDecodeError, OverflowError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a file of rvsm, or it is damaged: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    try:
+        return _plan(graph, tensors)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _graph(metadata: dict[str, str]) -> object:
+    if metadata.get("format") != "rvsm":
+        raise ValueError("it is a safetensors file, but not one of rvsm")
+    version = metadata.get("version", "")
+    if not (version.isascii() and version.isdigit() and len(version) < 10):
+        raise ValueError(f"its version is {version!r:.40}, which is not a number")
+    if int(version) > VERSION:
+        raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")
+    text = metadata.get("graph", "")
+    if len(text) > MAX_GRAPH:
+        raise ValueError(f"its graph has {len(text)} characters; at most {MAX_GRAPH} are read")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("its graph is not JSON") from None
+
+
+def _plan(graph: object, tensors: dict[str, NDArray[Any]]) -> Plan:
+    """Put graph and tensors together; the shapes of the weights follow from the graph."""
+    operations = graph.get("operations") if isinstance(graph, dict) else None
+    if not isinstance(operations, list) or len(operations) > MAX_OPERATIONS:
+        raise ValueError("the graph has no list of operations")
+    bare = Plan.read(graph, {}, {}, complete=False)
+    weights, biases = {}, {}
+    expected = set()
+    for k, operation in enumerate(bare.operations):
+        if isinstance(operation, Convolution):
+            names = [f"{k}.{part}" for part in ("bits", "values", "bias")]
+            expected |= set(names)
+            missing = [name for name in names if name not in tensors]
+            if missing:
+                raise ValueError(f"it lacks {', '.join(missing)}")
+            bits, values, bias = (tensors[name] for name in names)
+            weights[k] = Weights(operation.weight_shape(bare.shapes[operation.source]), bits, values)
+            biases[k] = bias
+    unexpected = sorted(set(tensors) - expected)
+    if unexpected:
+        raise ValueError(f"it has {len(unexpected)} tensors that no operation needs, such as {unexpected[0]!r:.40}")
+    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.flat_inputs)

@@ -1,0 +1,83 @@
+"""From LLVM text to addresses of machine code for this CPU; each text is compiled once in a process."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rvsm.runtime.ir import declarations
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the kernels must know of the CPU: floats in a vector, and vector registers."""
+
+    lanes: int
+    registers: int
+    name: str
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        self._llvm: Any = llvm
+        features = llvm.get_host_cpu_features()
+        if features.get("avx512f"):
+            self.machine = Machine(16, 32, f"{llvm.get_host_cpu_name()}, AVX-512")
+        elif features.get("avx2") and features.get("fma"):
+            self.machine = Machine(8, 16, f"{llvm.get_host_cpu_name()}, AVX2")
+        else:
+            wide = llvm.get_process_triple().startswith(("aarch64", "arm64"))
+            self.machine = Machine(4, 32 if wide else 16, f"{llvm.get_host_cpu_name()}, 128-bit vectors")
+        options = features.flatten() + (",-prefer-256-bit" if self.machine.lanes == 16 else "")
+        target = llvm.Target.from_default_triple()
+        self._target = target.create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=options, opt=2, jit=True, codemodel="jitdefault"
+        )
+        empty = llvm.parse_assembly("")
+        empty.triple = llvm.get_process_triple()
+        self._engine = llvm.create_mcjit_compiler(empty, self._target)
+        self._lock = threading.Lock()
+        self._addresses: dict[str, int] = {}
+
+    def addresses(self, writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
+        with self._lock:
+            missing = {name: write() for name, write in writers.items() if name not in self._addresses}
+            if missing:
+                self._compile(missing)
+            return {name: self._addresses[name] for name in writers}
+
+    def _compile(self, texts: dict[str, str]) -> None:
+        llvm = self._llvm
+        module = llvm.parse_assembly("\n\n".join([declarations(self.machine.lanes), *texts.values()]))
+        module.triple = llvm.get_process_triple()
+        module.data_layout = str(self._target.target_data)
+        options = llvm.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = False
+        builder = llvm.create_pass_builder(self._target, options)
+        builder.getModulePassManager().run(module, builder)
+        self._engine.add_module(module)
+        self._engine.finalize_object()
+        for name in texts:
+            self._addresses[name] = self._engine.get_function_address(name)
+
+@cache
+def _compiler() -> _Compiler:
+    return _Compiler()
+
+
+def machine() -> Machine:
+    """Return what the kernels must know of this CPU."""
+    return _compiler().machine
+
+
+def compile_kernels(writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
+    """Return the addresses of LLVM functions, given by name and by what writes their text.
+
+    Those that this process has compiled before are not compiled again.
+    """
+    return _compiler().addresses(writers)

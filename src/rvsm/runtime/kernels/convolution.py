@@ -1,0 +1,202 @@
+"""The convolution: for one tile of output positions, every stored weight is broadcast once and used for all of them.
+
+The accumulators of a tile (``tile`` vectors for each of ``block`` output channels) stay in registers. A weight is found
+in a stream of records [offset of the input, one value for each channel of the block]; channels in one block share their
+offsets, and so each vector of the input that is loaded. Dense is a block of four whose records have all offsets.
+
+The input channels may be taken in several passes, so that the part of the input that a tile needs in one pass stays in
+the first-level cache; between passes the sums wait in the output.
+"""
+
+from dataclasses import dataclass
+
+from rvsm.runtime.activations import ACTIVATIONS
+from rvsm.runtime.kernels.frame import Kernel
+
+SLOTS = (
+    "x",  # place of the input in the arena
+    "y",
+    "residual",  # place of what is added before the activation; below 0: nothing
+    "stream",  # the records
+    "starts",  # for each pass and block, where its records begin; one more at the end of each pass
+    "bias",
+    "channels",  # for each channel of each block, its number in the output
+    "tiles",  # for each tile, its place in the input and in the output; and the masks of its vectors
+    "blocks",
+    "passes",
+    "x_row",  # bytes from row to row of a tile
+    "y_row",
+    "y_plane",  # bytes from channel to channel
+    "ranges",  # for one thread, and then for each of several: first and last tile, first and last block
+    "parameters",  # of the activation: two floats
+)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is fixed when a convolution is compiled.
+
+    ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
+    column of the input; ``masked`` if single lanes of the output are not to be written.
+    """
+
+    lanes: int
+    rows: int
+    columns: int
+    block: int
+    step: int
+    activation: str
+    masked: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the compiled function."""
+        shape = f"{self.rows}x{self.columns}_b{self.block}_s{self.step}_{self.activation}"
+        return f"convolution_{self.lanes}_{shape}{'_masked' if self.masked else ''}"
+
+    @property
+    def vectors(self) -> int:
+        """Vectors in a tile."""
+        return self.rows * self.columns
+
+    @property
+    def tile_bytes(self) -> int:
+        """The size of a tile's entry in the table."""
+        return 16 + (8 * -(-2 * self.vectors // 8) if self.masked else 0)
+
+    @property
+    def unroll(self) -> int:
+        """Sets of accumulators: an addition takes four cycles, so eight must be under way at any time."""
+        return max(1, 8 // (self.vectors * self.block))
+
+    @property
+    def record_bytes(self) -> int:
+        """The size of an offset and its values."""
+        return 4 * (1 + self.block)
+
+
+def convolution(variant: Variant) -> str:
+    """Return the text of the kernel."""
+    f = Kernel(variant.name, SLOTS, variant.lanes)
+    tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
+    x, y, blocks, passes = f.buffer("x"), f.buffer("y"), f.number("blocks"), f.number("passes")
+    alone = f.op("icmp eq i64 %threads, 1")
+    part = f.op(f"select i1 {alone}, i64 0, i64 {f.add('%thread', 1)}")
+    mine = f.at(ranges, f.mul(part, 32))
+    first_tile, last_tile, first, last = (f.load("i64", f.at(mine, 8 * k)) for k in range(4))
+    body = _Body(f, variant)
+    with f.loop(first_tile, last_tile) as tile:
+        entry = f.at(tiles, f.mul(tile.index, variant.tile_bytes))
+        place = f.load("i64", f.at(entry, 8))
+        source = f.at(x, f.load("i64", entry))
+        with f.loop(0, passes) as turn:
+            begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
+            is_first = f.op(f"icmp eq i64 {turn.index}, 0")
+            is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
+            with f.loop(first, last) as block:
+                body.write(entry, source, y, place, begins, block.index, is_first, is_last)
+    f.give()
+    return f.text()
+
+
+class _Body:
+    """One block of output channels at one tile, in one pass."""
+
+    def __init__(self, f: Kernel, variant: Variant) -> None:
+        self.f = f
+        self.v = variant
+        self.stream, self.bias, self.channels = f.pointer("stream"), f.pointer("bias"), f.pointer("channels")
+        self.residual, self.y_plane = f.number("residual"), f.number("y_plane")
+        self.x_row, self.y_row = f.number("x_row"), f.number("y_row")
+        parameters = f.pointer("parameters")
+        self.a = f.splat(f.lanes, f.load("float", parameters))
+        self.b = f.splat(f.lanes, f.load("float", f.at(parameters, 4)))
+
+    def write(
+        self, entry: str, source: str, y: str, place: str, begins: str, block: str, is_first: str, is_last: str
+    ) -> None:
+        f, v = self.f, self.v
+        at = f.at(begins, f.mul(block, 8))
+        begin, end = f.load("i64", at), f.load("i64", f.at(at, 8))
+        places, biases = self._places(block, place)
+        with f.unless(is_first, f.kind, biases) as initial:
+            initial.after = [f.load(f.kind, f.at(y, offset)) for offset in places]
+        sums = self._accumulate(initial.values, source, begin, end)
+        with f.unless(f.op(f"xor i1 {is_last}, true"), f.kind, sums) as final:
+            final.after = [self._activate(value) for value in self._add_residual(sums, places)]
+        for k, (value, offset) in enumerate(zip(final.values, places, strict=True)):
+            if v.masked:
+                bits = f.load("i16", f.at(entry, 16 + 2 * (k % v.vectors)))
+                bits = bits if v.lanes == 16 else f.op(f"trunc i16 {bits} to i{v.lanes}")
+                f.masked_store(value, f.at(y, offset), f.op(f"bitcast i{v.lanes} {bits} to <{v.lanes} x i1>"))
+            else:
+                f.store(f.kind, value, f.at(y, offset))
+
+    def _places(self, block: str, place: str) -> tuple[list[str], list[str]]:
+        """Return where each accumulator goes, relative to a buffer, and its bias."""
+        f, v = self.f, self.v
+        places, biases = [], []
+        for b in range(v.block):
+            k = f.add(f.mul(block, v.block), b)
+            bias = f.splat(v.lanes, f.load("float", f.at(self.bias, f.mul(k, 4))))
+            channel = f.load("i64", f.at(self.channels, f.mul(k, 8)))
+            corner = f.add(place, f.mul(channel, self.y_plane))
+            for row in range(v.rows):
+                start = f.add(corner, f.mul(self.y_row, row)) if row else corner
+                places += [f.add(start, 4 * v.lanes * column) for column in range(v.columns)]
+            biases += [bias] * v.vectors
+        return places, biases
+
+    def _accumulate(self, initial: list[str], source: str, begin: str, end: str) -> list[str]:
+        """Return the sums over all records; with few accumulators, over several records at a time."""
+        f, v = self.f, self.v
+        if v.unroll == 1:
+            with f.loop(begin, end, v.record_bytes, carry=[(f.kind, value) for value in initial]) as loop:
+                loop.after = self._record(loop.index, source, loop.values)
+            return loop.values
+        several = v.unroll * v.record_bytes
+        count = f.op(f"sdiv i64 {f.op(f'sub i64 {end}, {begin}')}, {several}")
+        middle = f.add(begin, f.mul(count, several))
+        zero = f.vectors.constant(0.0)
+        sets = [*initial, *[zero] * (len(initial) * (v.unroll - 1))]
+        with f.loop(begin, middle, several, carry=[(f.kind, value) for value in sets]) as loop:
+            after: list[str] = []
+            for k in range(v.unroll):
+                part = loop.values[k * len(initial) : (k + 1) * len(initial)]
+                after += self._record(f.add(loop.index, k * v.record_bytes), source, part)
+            loop.after = after
+        sums = loop.values[: len(initial)]
+        for k in range(1, v.unroll):
+            part = loop.values[k * len(initial) : (k + 1) * len(initial)]
+            sums = [f.vectors.add(a, b) for a, b in zip(sums, part, strict=True)]
+        with f.loop(middle, end, v.record_bytes, carry=[(f.kind, value) for value in sums]) as rest:
+            rest.after = self._record(rest.index, source, rest.values)
+        return rest.values
+
+    def _record(self, index: str, source: str, sums: list[str]) -> list[str]:
+        """Return the sums with one more record."""
+        f, v = self.f, self.v
+        record = f.at(self.stream, index)
+        corner = f.at(source, f.op(f"sext i32 {f.load('i32', record)} to i64"))
+        weights = [f.splat(v.lanes, f.load("float", f.at(record, 4 + 4 * b))) for b in range(v.block)]
+        after = list(sums)
+        for row in range(v.rows):
+            start = f.at(corner, f.mul(self.x_row, row)) if row else corner
+            for column in range(v.columns):
+                values = f.load(f.kind, f.at(start, 4 * v.lanes * v.step * column))
+                for b in range(v.block):
+                    k = b * v.vectors + row * v.columns + column
+                    after[k] = f.vectors.fma(values, weights[b], after[k])
+        return after
+
+    def _add_residual(self, sums: list[str], places: list[str]) -> list[str]:
+        f = self.f
+        without = f.op(f"icmp slt i64 {self.residual}, 0")
+        with f.unless(without, f.kind, sums) as added:
+            source = f.at("%arena", self.residual)
+            others = [f.load(f.kind, f.at(source, offset)) for offset in places]
+            added.after = [f.vectors.add(a, b) for a, b in zip(sums, others, strict=True)]
+        return added.values
+
+    def _activate(self, value: str) -> str:
+        return ACTIVATIONS[self.v.activation](self.f.vectors, value, self.a, self.b)

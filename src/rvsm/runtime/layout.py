@@ -1,0 +1,122 @@
+"""Where values live in memory: maps with a border of zeros, and one arena for all of them.
+
+``batch``: a position is a vector of images. ``single``: one image, and vectors run over neighbouring positions. All maps
+of one size get the same border, the largest that a convolution of such a map needs; so a buffer can serve one map after
+another and its border stays zero, and maps that are added lie alike.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rvsm.runtime.operations import Convolution
+from rvsm.runtime.plan import Plan
+
+ALIGNMENT = 64
+MAX_ARENA = 1 << 32
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How a map of height × width lies in memory: border, positions from row to row, rows, floats of a position."""
+
+    height: int
+    width: int
+    pad_y: int
+    pad_x: int
+    pitch: int
+    unit: int
+
+    @property
+    def row(self) -> int:
+        """Bytes from row to row."""
+        return 4 * self.unit * self.pitch
+
+    @property
+    def plane(self) -> int:
+        """Bytes from channel to channel."""
+        return self.row * (self.height + 2 * self.pad_y)
+
+    def at(self, y: int, x: int) -> int:
+        """Return the place of a position in its plane, in bytes; the border begins at (−pad_y, −pad_x)."""
+        return (y + self.pad_y) * self.row + 4 * self.unit * (x + self.pad_x)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A map in the arena."""
+
+    place: int
+    channels: int
+    geometry: Geometry
+
+    def at(self, y: int = 0, x: int = 0) -> int:
+        """Return the place of a position of the first channel in the arena."""
+        return self.place + self.geometry.at(y, x)
+
+
+def geometries(plan: Plan, unit: int) -> dict[tuple[int, int], Geometry]:
+    """Return the geometry of each size of map in the plan."""
+    pads: dict[tuple[int, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
+    pitches: dict[tuple[int, int], int] = defaultdict(int)
+    for k, operation in enumerate(plan.operations):
+        if isinstance(operation, Convolution):
+            size = plan.shapes[operation.source][1:]
+            pads[size] = (max(pads[size][0], operation.padding[0]), max(pads[size][1], operation.padding[1]))
+            result = plan.shapes[plan.value_of(k)][1:]
+            if unit == 1 and not runs_in_place(operation, size, result):
+                reach = operation.dilation[1] * (operation.kernel[1] - 1) // operation.stride[1]
+                pitches[result] = max(pitches[result], result[1] + reach)
+    sizes = {shape[1:] for shape in plan.shapes}
+    return {
+        (h, w): Geometry(h, w, pads[h, w][0], pads[h, w][1], max(w + 2 * pads[h, w][1], pitches[h, w]), unit)
+        for h, w in sizes
+    }
+
+
+def runs_in_place(operation: Convolution, source: tuple[int, int], result: tuple[int, int]) -> bool:
+    """Say whether, with one image, neighbouring outputs need neighbouring inputs, in memory too."""
+    if result[0] == 1 and (result[1] == 1 or operation.stride[1] == 1):
+        return True
+    return operation.stride == (1, 1) and source == result
+
+
+class Arena:
+    """Gives out places; what was given back serves again, for maps of the same geometry."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: dict[object, list[tuple[int, int]]] = defaultdict(list)
+        self._lent: dict[int, tuple[object, int]] = {}
+
+    def lend(self, key: object, amount: int) -> int:
+        """Return the place of ``amount`` bytes that only ever hold what ``key`` says."""
+        amount = -(-amount // ALIGNMENT) * ALIGNMENT
+        fitting = [item for item in self._free[key] if item[1] >= amount]
+        if fitting:
+            place, amount = min(fitting, key=lambda item: item[1])
+            self._free[key].remove((place, amount))
+        else:
+            place, self.size = self.size, self.size + amount
+            if self.size > MAX_ARENA:
+                raise ValueError(f"the network needs more than {MAX_ARENA >> 30} GiB for its activations")
+        self._lent[place] = key, amount
+        return place
+
+    def give_back(self, places: Iterable[int]) -> None:
+        """Take back what was lent."""
+        for place in places:
+            key, amount = self._lent.pop(place)
+            self._free[key].append((place, amount))
+
+
+def last_uses(plan: Plan) -> list[int]:
+    """Return, for each value, the last operation that needs it; outputs are needed to the end."""
+    last = [-1] * len(plan.shapes)
+    for k, operation in enumerate(plan.operations):
+        last[plan.value_of(k)] = k
+        for value in operation.sources():
+            last[value] = k
+    for output in plan.outputs:
+        last[output.value] = len(plan.operations)
+    return last

@@ -1,0 +1,122 @@
+"""Weights in the order in which the kernel reads them: records of an offset and the values of a block of channels."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """A stream of records; ``starts[pass, block]`` is where the records of a block begin, in bytes."""
+
+    stream: NDArray[np.int32]
+    starts: Integers
+    channels: Integers
+    bias: Floats
+    block: int
+
+    @property
+    def passes(self) -> int:
+        """How many parts of the input channels are taken one after the other."""
+        return len(self.starts)
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks of output channels."""
+        return self.starts.shape[1] - 1
+
+
+def dense_blocks(channels: int, groups: int) -> dict[int, Integers]:
+    """Return all channels in blocks of 4, 2 or 1 of the same group, by the size of the block.
+
+    >>> {size: blocks.tolist() for size, blocks in dense_blocks(7, 1).items()}
+    {4: [[0, 1, 2, 3]], 2: [[4, 5]], 1: [[6]]}
+    """
+    inside = channels // groups
+    blocks: dict[int, list[list[int]]] = defaultdict(list)
+    for group in range(groups):
+        _cut(list(range(group * inside, (group + 1) * inside)), blocks)
+    return {size: np.array(blocks[size], dtype=np.int64) for size in (4, 2, 1) if size in blocks}
+
+
+def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
+    """Return the channels in blocks of 4, 2 or 1 that have their non-zero weights at the same places."""
+    rows = np.packbits(weights.reshape(len(weights), -1) != 0, axis=1)
+    inside = len(weights) // groups
+    alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+    for channel, row in enumerate(rows):
+        alike[channel // inside, row.tobytes()].append(channel)
+    blocks: dict[int, list[list[int]]] = defaultdict(list)
+    for channels in alike.values():
+        _cut(channels, blocks)
+    return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if size in blocks}
+
+
+def _cut(channels: list[int], blocks: dict[int, list[list[int]]]) -> None:
+    start = 0
+    for size in (4, 2, 1):
+        while len(channels) - start >= size:
+            blocks[size].append(channels[start : start + size])
+            start += size
+
+
+def pack(
+    weights: Floats, bias: Floats, blocks: Integers, offsets: Integers, group_bytes: int, *, groups: int, passes: int,
+    dense: bool,
+) -> Packed:  # fmt: skip
+    """Return the stream for ``blocks`` (blocks × channels in a block).
+
+    ``offsets`` (input channels of a group × taps) are those of the first group, in bytes; the next lies ``group_bytes``
+    further. With ``dense``, zeros are stored too.
+    """
+    count, block = blocks.shape
+    inputs, taps = offsets.shape
+    flat = weights.reshape(len(weights), inputs, taps)[blocks]  # blocks × block × inputs × taps
+    shift = (blocks[:, 0] // max(1, len(weights) // groups)) * group_bytes
+    parts: list[NDArray[np.int32]] = []
+    starts = np.zeros((passes, count + 1), dtype=np.int64)
+    done = 0
+    for k, (low, high) in enumerate(spans(inputs, passes)):
+        part = flat[:, :, low:high].reshape(count, block, -1)
+        present = np.ones((count, part.shape[2]), dtype=np.bool_) if dense else (part != 0).any(axis=1)
+        where, which = np.nonzero(present)
+        records = np.empty((len(where), 1 + block), dtype=np.int32)
+        records[:, 0] = offsets[low:high].reshape(-1)[which] + shift[where]
+        records[:, 1:] = np.ascontiguousarray(part.transpose(0, 2, 1)[where, which]).view(np.int32)
+        lengths = np.bincount(where, minlength=count)
+        starts[k, 1:] = np.cumsum(lengths)
+        starts[k] = done + starts[k] * 4 * (1 + block)
+        done += records.nbytes
+        parts.append(records.reshape(-1))
+    return Packed(np.concatenate(parts), starts, blocks.reshape(-1), bias[blocks.reshape(-1)], block)
+
+
+def spans(count: int, parts: int) -> list[tuple[int, int]]:
+    """Return range(count) cut into parts of nearly the same length.
+
+    >>> spans(10, 3)
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
+
+
+def thread_ranges(tiles: int, packed: Packed, threads: int) -> Integers:
+    """Return first and last tile, first and last block: for one thread, and then for each of several.
+
+    Tiles are divided if that is fair; otherwise blocks, by the number of their records.
+    """
+    rows: list[Sequence[int]] = [(0, tiles, 0, packed.blocks)]
+    if tiles % threads == 0 or tiles >= 8 * threads or packed.blocks < 2 * threads:
+        rows += [(low, high, 0, packed.blocks) for low, high in spans(tiles, threads)]
+    else:
+        work = np.concatenate([[0], np.cumsum(np.diff(packed.starts, axis=1).sum(axis=0) + 64)])
+        cuts = np.searchsorted(work, work[-1] * np.arange(threads + 1) / threads)
+        cuts[0], cuts[-1] = 0, packed.blocks
+        rows += [(0, tiles, int(low), int(high)) for low, high in zip(cuts[:-1], cuts[1:], strict=True)]
+    return np.array(rows, dtype=np.int64)

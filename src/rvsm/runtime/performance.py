@@ -1,0 +1,119 @@
+"""Performances of a native program: memory for a call, the call itself, alone or with the team."""
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.assemble import Native, aligned, play_function
+from rvsm.runtime.kernels import player
+from rvsm.runtime.team import team
+
+Floats = NDArray[np.float32]
+QUICK = 100e-6  # seconds: a chunk that takes less is not worth waking helpers for
+
+
+class Stage:
+    """A native program with the memory of its calls."""
+
+    def __init__(self, native: Native, threads: int) -> None:
+        self.native = native
+        self.threads = threads
+        self.chunk_seconds = 0.0  # of one chunk on one thread, once it is measured
+        self._play = play_function()
+        self._yield = _yield_address()
+        self._free: list[NDArray[np.uint8]] = []
+        self._lock = threading.Lock()
+
+    def perform(
+        self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, *, alone: bool = False
+    ) -> None:
+        """Compute images ``start`` to ``start + count``; ``inputs`` and ``outputs`` hold all images of the call."""
+        chunks = -(-count // self.native.images)
+        threads = 1 if alone or self.threads == 1 or chunks * self.chunk_seconds < QUICK else self.threads
+        helped = threads > 1 and team().acquire()
+        try:
+            self._perform(inputs, outputs, start, count, chunks, threads if helped else 1)
+        finally:
+            if helped:
+                team().release()
+
+    def _perform(
+        self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, chunks: int, threads: int
+    ) -> None:
+        shared = threads > 1 and chunks % threads != 0 and chunks < 4 * threads
+        arenas = self._take(1 if shared else min(threads, chunks))
+        threads = threads if shared else len(arenas)
+        try:
+            call = self._call(inputs, outputs, start, count, chunks, threads, shared, arenas)
+            address, last = call[0].ctypes.data, len(self.native.steps)
+            if threads == 1:
+                self._play(address, 0, 0, last)
+            else:
+                team().run(lambda thread: self._play(address, thread, 0, last), threads)
+        finally:
+            with self._lock:
+                self._free += arenas
+
+    def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
+        """Return the seconds of each step for one chunk, on this thread; the least of several."""
+        arenas = self._take(1)
+        count = min(self.native.images, len(inputs[0]))
+        call = self._call(inputs, outputs, 0, count, 1, 1, True, arenas)
+        best = [float("inf")] * len(self.native.steps)
+        for _ in range(repeats):
+            for k in range(len(best)):
+                begin = time.perf_counter()
+                self._play(call[0].ctypes.data, 0, k, k + 1)
+                best[k] = min(best[k], time.perf_counter() - begin)
+        with self._lock:
+            self._free += arenas
+        return best
+
+    def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> float:
+        """Time one chunk on this thread and remember it."""
+        count = min(self.native.images, len(inputs[0]))
+        seconds = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            self.perform(inputs, outputs, 0, count, alone=True)
+            seconds.append(time.perf_counter() - begin)
+        self.chunk_seconds = min(seconds)
+        return self.chunk_seconds
+
+    def _take(self, count: int) -> list[NDArray[np.uint8]]:
+        with self._lock:
+            taken = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        return taken + [aligned(self.native.arena_bytes) for _ in range(count - len(taken))]
+
+    def _call(
+        self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, chunks: int, threads: int,
+        shared: bool, arenas: Sequence[NDArray[np.uint8]],
+    ) -> list[NDArray[np.generic]]:  # fmt: skip
+        """Return the description of a call, and the tables that it points to."""
+        call = aligned(8 * player.CALL_SLOTS).view(np.int64)
+        memory = np.array([arena.ctypes.data for arena in arenas], dtype=np.int64)
+        sources, targets = (
+            np.array([a.ctypes.data + start * a[0].nbytes for a in arrays], dtype=np.int64)
+            for arrays in (inputs, outputs)
+        )
+        call[player.OPERATIONS] = self.native.table.ctypes.data
+        call[player.ARENAS] = memory.ctypes.data
+        call[player.INPUTS], call[player.OUTPUTS] = sources.ctypes.data, targets.ctypes.data
+        call[player.BATCH], call[player.CHUNKS] = count, chunks
+        call[player.THREADS], call[player.SHARED] = threads, shared
+        call[player.YIELD] = self._yield
+        return [call, memory, sources, targets]
+
+
+def _yield_address() -> int:
+    """Return the system's function that gives the rest of a time slice to others."""
+    if sys.platform == "win32":
+        function = ctypes.windll.kernel32.SwitchToThread
+    else:
+        function = ctypes.CDLL(None).sched_yield
+    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,0 +1,132 @@
+"""The program: a plan that can be called."""
+
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime import arrays
+from rvsm.runtime.assemble import assemble
+from rvsm.runtime.choice import Chooser
+from rvsm.runtime.explanation import Explanation, explain_stage
+from rvsm.runtime.jit import machine
+from rvsm.runtime.performance import Stage
+from rvsm.runtime.plan import Plan
+from rvsm.runtime.team import cores
+
+Floats = NDArray[np.float32]
+
+
+class Program:
+    """A network, compiled for this CPU: call it with images; any number of threads may call it at once.
+
+    Batches are cut into vectors of images; single images, and a remainder for which that is faster, take kernels that
+    run over neighbouring positions.
+    """
+
+    def __init__(self, plan: Plan, *, threads: int | None = None, choose: str | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise ValueError(f"threads must be at least 1 but is {threads}")
+        if choose not in (None, "sparse", "dense"):
+            raise ValueError(f"choose must be None, 'sparse' or 'dense' but is {choose!r}")
+        self.plan = plan
+        self.threads = threads or cores()
+        self._choose = choose
+        self._lock = threading.RLock()
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
+        checked = [
+            arrays.checked(x, shape, flat)
+            for x, shape, flat in zip(inputs, self.plan.inputs, self.plan.flat_inputs, strict=False)
+        ]
+        if len(inputs) != len(self.plan.inputs):
+            raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
+        count = len(checked[0])
+        if any(len(x) != count for x in checked):
+            raise ValueError(f"all inputs must have the same batch size but have {[len(x) for x in checked]}")
+        outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
+        self._perform(checked, outputs, count)
+        results = tuple(arrays.like(output, inputs[0]) for output in outputs)
+        return results[0] if len(results) == 1 else results
+
+    def explain(self, batch: int | None = None) -> Explanation:
+        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of the whole.
+
+        ``batch`` = 1 explains the kernels for single images; otherwise one vector of images is timed.
+        """
+        stage = self._single if batch == 1 else self._batch
+        return explain_stage(self.plan, stage, *self._dummies(stage.native.images))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network into one file, which ``rvsm.runtime.load`` reads without torch."""
+        from rvsm.runtime.file import write
+
+        write(self.plan, Path(path))
+
+    def prepare(self) -> "Program":
+        """Compile for batches and for single images now, and not when the first of them comes."""
+        self._tail_limit  # noqa: B018 - cached
+        return self
+
+    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int) -> None:
+        if not count:
+            return
+        lanes = machine().lanes
+        tail = count % lanes
+        if tail > self._tail_limit:
+            tail = 0
+        if tail < count:
+            self._batch.perform(inputs, outputs, 0, count - tail)
+        if tail:
+            self._single.perform(inputs, outputs, count - tail, tail)
+
+    @property
+    def _batch(self) -> Stage:
+        with self._lock:
+            return self._batch_stage
+
+    @property
+    def _single(self) -> Stage:
+        with self._lock:
+            return self._single_stage
+
+    @cached_property
+    def _batch_stage(self) -> Stage:
+        return self._stage(images=True)
+
+    @cached_property
+    def _single_stage(self) -> Stage:
+        return self._stage(images=False)
+
+    @property
+    def _tail_limit(self) -> int:
+        """How many images are faster one by one than as a vector that is not full."""
+        with self._lock:
+            return self._measured_limit
+
+    @cached_property
+    def _measured_limit(self) -> int:
+        return int(self._batch_stage.chunk_seconds / max(self._single_stage.chunk_seconds, 1e-9))
+
+    def _stage(self, *, images: bool) -> Stage:
+        native = assemble(self.plan, images=images, threads=self.threads, chooser=Chooser(self._choose))
+        stage = Stage(native, self.threads)
+        stage.measure(*self._dummies(native.images))
+        return stage
+
+    def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
+        inputs = [np.zeros((count, *shape), dtype=np.float32) for shape in self.plan.inputs]
+        outputs = [np.zeros((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
+        return inputs, outputs
+
+    def _output_shape(self, k: int) -> tuple[int, ...]:
+        output = self.plan.outputs[k]
+        shape = self.plan.shapes[output.value]
+        return (prod(shape),) if output.flat else shape

@@ -1,0 +1,160 @@
+"""Steps: what the player performs one after the other; a kernel with the data that it works on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.activations import Activation
+from rvsm.runtime.jit import Machine
+from rvsm.runtime.kernels import borders, pooling, rows
+from rvsm.runtime.layout import Buffer
+from rvsm.runtime.operations import AdaptivePooling, Pointwise, Pooling
+
+
+@dataclass(eq=False)
+class Step:
+    """A kernel, its arguments by slot (numbers, or arrays whose address is meant), and what must follow.
+
+    ``meet`` says that all threads must be done before the next step begins.
+    """
+
+    kernel: str
+    write: Callable[[], str]
+    slots: tuple[str, ...]
+    arguments: Mapping[str, int | NDArray[np.generic]]
+    meet: bool = True
+    operation: int = -1
+    note: str = ""
+    outputs: int = 0
+
+
+def parameters(activation: Activation) -> NDArray[np.float32]:
+    """Return the parameters of an activation for a kernel."""
+    return np.array([activation.a, activation.b], dtype=np.float32)
+
+
+def border(machine: Machine, images: int, index: int, buffer: Buffer, *, entering: bool) -> Step:
+    """Return the step that brings an input into the arena, or an output out of it."""
+    name, write = (borders.enter_name, borders.enter) if entering else (borders.leave_name, borders.leave)
+    g = buffer.geometry
+    arguments = {
+        "index": index,
+        "place": buffer.at(),
+        "channels": buffer.channels,
+        "height": g.height,
+        "width": g.width,
+        "row": g.row,
+        "plane": g.plane,
+    }
+    return Step(
+        name(machine.lanes, images), lambda: write(machine.lanes, images), borders.SLOTS, arguments, meet=entering
+    )
+
+
+def pointwise(machine: Machine, operation: Pointwise, a: Buffer, b: Buffer | None, y: Buffer) -> Step:
+    """Return the step for activation(a ∘ b)."""
+    g = a.geometry
+    broadcast = b is not None and b.geometry != g
+    ragged = g.unit == 1
+    lanes, kind, activation = machine.lanes, operation.operation, operation.activation.name
+
+    def write() -> str:
+        return rows.pointwise(lanes, operation=kind, broadcast=broadcast, ragged=ragged, activation=activation)
+
+    name = rows.pointwise_name(lanes, operation=kind, broadcast=broadcast, ragged=ragged, activation=activation)
+    arguments: dict[str, int | NDArray[np.generic]] = {
+        "a": a.at(),
+        "b": 0 if b is None else b.at(),
+        "y": y.at(),
+        "channels": a.channels,
+        "height": g.height,
+        "width": g.width * g.unit,
+        "row": g.row,
+        "plane": g.plane,
+        "b_plane": 0 if b is None else b.geometry.plane,
+        "parameters": parameters(operation.activation),
+    }
+    return Step(name, write, rows.POINTWISE_SLOTS, arguments, note=f"{machine.lanes} lanes")
+
+
+def copy(
+    machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
+    table: NDArray[np.int64], width: int, step: int, ragged: bool,
+) -> Step:  # fmt: skip
+    """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel."""
+    arguments: dict[str, int | NDArray[np.generic]] = {
+        "x": source,
+        "y": target,
+        "channels": channels,
+        "x_plane": planes[0],
+        "y_plane": planes[1],
+        "table": np.ascontiguousarray(table, dtype=np.int64),
+        "rows": len(table),
+        "width": width,
+    }
+    name = rows.copy_name(machine.lanes, step=step, ragged=ragged)
+    return Step(name, lambda: rows.copy(machine.lanes, step=step, ragged=ragged), rows.COPY_SLOTS, arguments)
+
+
+def concatenation(machine: Machine, parts: list[Buffer], y: Buffer) -> list[Step]:
+    """Return the steps that copy each part to its channels."""
+    g = y.geometry
+    table = np.array([(g.at(line, 0), g.at(line, 0)) for line in range(g.height)], dtype=np.int64)
+    steps, channel = [], 0
+    for part in parts:
+        target = y.place + channel * g.plane
+        steps.append(
+            copy(machine, part.place, target, channels=part.channels, planes=(g.plane, g.plane), table=table,
+                 width=g.width * g.unit, step=1, ragged=g.unit == 1)
+        )  # fmt: skip
+        channel += part.channels
+    for step in steps[:-1]:
+        step.meet = False
+    return steps
+
+
+def flattening(machine: Machine, x: Buffer, y: Buffer) -> Step:
+    """Return the step that lays channels, rows and columns one after the other; targets are planes of one position."""
+    g, plane = x.geometry, y.geometry.plane
+    lines = [
+        (g.at(line, column), plane * (line * g.width + column)) for line in range(g.height) for column in range(g.width)
+    ]
+    return copy(
+        machine, x.place, y.at(), channels=x.channels, planes=(g.plane, plane * g.height * g.width),
+        table=np.array(lines, dtype=np.int64), width=g.unit, step=1, ragged=g.unit == 1,
+    )  # fmt: skip
+
+
+def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: Buffer) -> Step:
+    """Return the step for the maximum or the mean of windows."""
+    g, h = x.geometry, y.geometry
+    table = np.zeros((h.height * h.width, 5), dtype=np.int64)
+    factors = table.view(np.float64)
+    lines = operation.windows(g.height, h.height, 0)
+    columns = operation.windows(g.width, h.width, 1)
+    k = 0
+    for j, (top, tall, rows_counted) in enumerate(lines):
+        for i, (left, wide, columns_counted) in enumerate(columns):
+            table[k, :4] = g.at(top, left), h.at(j, i), tall, wide
+            factors[k, 4] = 1.0 / max(1, rows_counted * columns_counted)
+            k += 1
+    dilation = operation.dilation if isinstance(operation, Pooling) else (1, 1)
+    arguments: dict[str, int | NDArray[np.generic]] = {
+        "x": x.place,
+        "y": y.place,
+        "channels": x.channels,
+        "x_plane": g.plane,
+        "y_plane": h.plane,
+        "table": table,
+        "windows": len(table),
+        "row": g.row * dilation[0],
+        "column": 4 * g.unit * dilation[1],
+    }
+    name = pooling.pooling_name(machine.lanes, kind=operation.mode, images=g.unit)
+
+    def write() -> str:
+        return pooling.pooling(machine.lanes, kind=operation.mode, images=g.unit)
+
+    return Step(name, write, pooling.SLOTS, arguments, note="vector of images" if g.unit > 1 else "scalar")
