@@ -1,6 +1,5 @@
 """A page that needs no network: text, tables and pictures in one file."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -8,16 +7,20 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 
+from rvsm.files import write_text
 from rvsm.pages.figure import Figure
+
+__all__ = ["Card", "Cell", "Details", "Page", "Section", "anchor", "write", "write_text"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that is coloured, or leads to a place in the page."""
+    """A cell of a table that is coloured, leads to a place in the page, or is a number, which stands at the right."""
 
     text: str
     tone: str = ""
     anchor: str = ""
+    numeric: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,19 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Details:
+    """What is folded away until it is asked for: facts, a table and a text as it is, as far as there are any."""
+
+    title: str
+    facts: Sequence[tuple[str, str]] = ()
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
-    """A part of a page: paragraphs, then a table, then cards, then pictures, as far as there are any."""
+    """A part of a page: paragraphs, a table, cards, pictures, facts and details, as far as there are any."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -49,6 +63,8 @@ class Section:
     rows: Sequence[Sequence[Cell]] = ()
     cards: Sequence[Card] = ()
     figures: Sequence[Figure] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    details: Sequence[Details] = ()
 
 
 @dataclass(frozen=True)
@@ -79,13 +95,3 @@ def anchor(text: str) -> str:
 def write(page: Page, path: Path) -> None:
     """Write a page so that a reader never sees half of it."""
     write_text(page.html(), path)
-
-
-def write_text(text: str, path: Path) -> None:
-    """Write a file in one piece: a kill at any moment leaves the old one or the new one."""
-    part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
