@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: install demo theory test check bench clean
+.PHONY: install demo theory test check bench bench-training clean
 
 install: .venv/installed-demo
 
@@ -24,6 +24,9 @@ check: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/core.py
+
+bench-training: .venv/installed-dev
+	$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf .venv build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -72,7 +72,7 @@ class Trainer:
                 epoch, start = divmod(self.step, len(self.batches))
                 for x, y in self._timed(self.batches.epoch(epoch, start=start)):
                     with self._timing("training"):
-                        self._step(x, y)
+                        self.train_step(x, y)
                     self._tell("on_step")
                 self._look(epoch + 1)
                 self._tell("on_epoch")
@@ -89,7 +89,8 @@ class Trainer:
         """Seconds of training so far, those before a resume included."""
         return self._seconds + time.perf_counter() - self._began
 
-    def _step(self, x: Tensor, y: Tensor) -> None:
+    def train_step(self, x: Tensor, y: Tensor) -> None:
+        """Do one optimizer step on a batch."""
         self.model.train()
         rate = self.lr * self.schedule.factor(self.step / self.steps)
         for group in self.optimizer.param_groups:
