@@ -2,7 +2,9 @@
 
 from typing import cast
 
+import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from rvsm.config.config import Config
 from rvsm.config.sections import entry, takes
@@ -90,7 +92,7 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
 
 def check(config: Config) -> None:
     """Raise what can be raised before there is any data."""
-    for section, make in (("optimizer", optimizer), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
+    for section, make in (("optimizer", _trial), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
         try:
             make(config)
         except (ValueError, TypeError) as error:
@@ -99,3 +101,8 @@ def check(config: Config) -> None:
         budget(config, steps=1000)
     except (ValueError, TypeError) as error:
         raise ValueError(f"[budget] {error}") from None
+
+
+def _trial(config: Config) -> Optimizer:
+    """Return the optimizer of a parameter that does not matter, so that torch refuses bad options now."""
+    return optimizer(config).build([nn.Parameter(torch.zeros(1))])

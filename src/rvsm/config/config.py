@@ -56,6 +56,10 @@ class Config:
     groups: Choice | None
     budget: Mapping[str, Any] | None
 
+    def __post_init__(self) -> None:
+        if not -(2**63) <= self.seed < 2**64:
+            raise ValueError(f"seed must be a whole number of at most 64 bits but is {self.seed}")
+
     def table(self) -> dict[str, Any]:
         """Return all options, as sections of a file; what is null is left out, as TOML has no word for it."""
         sections: dict[str, Any] = {

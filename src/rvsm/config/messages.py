@@ -34,6 +34,8 @@ def _misplaced(key: str, types: Mapping[str, Any]) -> str | None:
         return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
     if key == "method.sparsity":
         return "unknown key 'method.sparsity'; the target of this method is budget.sparsity"
+    if section in CHOICES and option in CHOICES[section].given:
+        return f"{key} is decided by the rest of the training; leave it out"
     entries = CHOICES[section].entries if section in CHOICES else {}
     if owners := [name for name, maker in entries.items() if takes(maker, option)]:
         return f"{key} is an option of {section}.name = {' or '.join(map(repr, owners))}, which is not chosen"

@@ -81,7 +81,8 @@ class Options:
         method = entry("method", self._name("method", said))
         budgeted = takes(method, "budget") and (everything or any(key.startswith("budget.") for key in said))
         self.sections = ["data", "model", "optimizer", "schedule", "training", "augment", "method"]
-        if takes(method, "penalty") and (needs(method, "penalty") or "penalty.name" in said or everything):
+        penalised = needs(method, "penalty") or any(key.startswith("penalty.") for key in said)
+        if takes(method, "penalty") and (penalised or everything):
             self.sections.append("penalty")
         if takes(method, "groups"):
             self.sections.append("groups")
