@@ -16,7 +16,7 @@ from rvsm.theory.network import Evaluation, angle, cross_moment, curvature, size
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.sample import Empirical, inputs
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, beta_bound, starts
+from rvsm.theory.sweep import beta_bound, named, starts
 from rvsm.theory.trajectory import Setting
 
 
@@ -110,7 +110,7 @@ def mini_batches(
 ) -> BatchStudy:
     """Run the same simulation on fresh data at every step and in every run; arguments as for `finite_sample`."""
     setting, truth, start = _standard(penalty, k=k, d=d, step=0.3)
-    limit = simulate(setting, truth, start, steps=2000, every=2000).w[-1, 0, 0]
+    limit = simulate(setting, truth, start, steps=2000, every=2000, tolerance=1e-13).w[-1, 0, 0]
     distances, thetas = [], []
     for batch in batches:
         data = _Fresh(truth, k, batch, noise, torch.Generator().manual_seed(batch))
@@ -235,13 +235,11 @@ def _two_layer_loss(w: Tensor, v: Tensor, truth: Tensor, v_truth: Tensor) -> Ten
 
 def _standard(penalty: str, *, k: int, d: int, share: float = 0.5, step: float = 1.0) -> tuple[Setting, Tensor, Tensor]:
     """Return one setting inside the hypotheses for δ = 1, a truth half of whose entries are zero, and a start."""
-    if penalty not in PENALTIES:
-        raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}")
     generator = torch.Generator().manual_seed(7)
     truth = torch.randn(d, generator=generator, dtype=torch.float64)
     truth[(d + 1) // 2 :] = 0
     truth = truth / truth.norm()
     beta = share * beta_bound(k=k, delta=1.0)
-    setting = Setting(PENALTIES[penalty](0.3 / sqrt(d) * beta), k=k, beta=beta, eta=step / (beta + float(curvature(k))))
+    setting = Setting(named(penalty, 0.3 / sqrt(d) * beta), k=k, beta=beta, eta=step / (beta + float(curvature(k))))
     one = torch.ones(1, dtype=torch.float64)
     return setting, truth, starts(truth.unsqueeze(0), 2.0 * one, one, generator)[0]

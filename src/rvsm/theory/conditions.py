@@ -6,7 +6,7 @@ from math import isfinite, pi, sqrt
 from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
 from rvsm.theory.network import curvature, require_patches
-from rvsm.theory.sweep import PENALTIES, beta_bound, threshold_limit
+from rvsm.theory.sweep import PENALTIES, beta_bound, require_margin, threshold_limit
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,7 @@ def conditions(
     require_patches(k)
     if isinstance(d, bool) or not isinstance(d, int) or d < 1:
         raise ValueError(f"d must be a whole number ≥ 1 but is {d!r}; it is the dimension of a patch")
-    if not (isfinite(delta) and 0 < delta < pi):
-        raise ValueError(f"delta must be between 0 and π but is {delta}; it is π minus the largest initial angle")
+    require_margin(delta)
     t, mu = _threshold(penalty, lam, beta), lam / beta
     high, keeps = float(curvature(k)), float(threshold_limit(k=k, beta=beta, d=d))
     bound = beta_bound(k=k, delta=delta)
@@ -157,7 +156,7 @@ def _threshold(penalty: str | Penalty, lam: float, beta: float) -> float:
     if isinstance(penalty, Penalty):
         # The threshold depends on λ and the step 1/β by their product only.
         return penalty.threshold(lam / (penalty.lam * beta))
-    if penalty not in PENALTIES:
+    if not isinstance(penalty, str) or penalty not in PENALTIES:
         raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}, or pass an object")
     return PENALTIES[penalty](lam).threshold(1 / beta)
 

@@ -22,14 +22,14 @@ def two_cycle(
     """
     truth, start = (_direction(angle) for angle in (truth_angle, truth_angle + 1.3))
     chosen = L0(lam=0.36 * 0.066) if penalty is None else penalty
-    return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order)
+    return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
 
 
 def rising_angle(*, steps: int = 400) -> Trajectory:
     """Run counterexample 2: ℓ1 from w⁰ = w* = (.8, .6), whose angle to w* can only rise."""
     truth = torch.tensor([0.8, 0.6], dtype=torch.float64)
     setting = Setting(L1(lam=0.1 * 0.5 / sqrt(2)), k=2, beta=0.1, eta=1 / (0.1 + float(curvature(2))))
-    return simulate(setting, truth, truth, steps=steps)
+    return simulate(setting, truth, truth, steps=steps, tolerance=1e-14)
 
 
 def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, norm: float = 1.0) -> float:
@@ -41,7 +41,8 @@ def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, n
     w, truth = _worst_case(norm / sqrt(d), d=d, delta=delta)
     # A small step: to first order in η the turn is η times what pulls w across itself.
     penalty = L0(lam=1.0).with_threshold(norm / sqrt(d), 1 / beta)
-    path = simulate(Setting(penalty, k=k, beta=beta, eta=1e-3 / (beta + float(curvature(k)))), truth, w, steps=1)
+    setting = Setting(penalty, k=k, beta=beta, eta=1e-3 / (beta + float(curvature(k))))
+    path = simulate(setting, truth, w, steps=1, empty_ok=True)
     return float(path.theta[1] - path.theta[0])
 
 
@@ -50,7 +51,9 @@ def all_entries_below_threshold(*, steps: int = 600) -> Trajectory:
     beta = beta_bound(k=2, delta=1.0)
     truth = torch.full((2,), sqrt(0.5), dtype=torch.float64)
     setting = Setting(L1(lam=0.9 / sqrt(2) * beta), k=2, beta=beta, eta=1 / (beta + float(curvature(2))))
-    return simulate(setting, truth, torch.tensor([1.0, 0.2], dtype=torch.float64), steps=steps)
+    return simulate(
+        setting, truth, torch.tensor([1.0, 0.2], dtype=torch.float64), steps=steps, tolerance=1e-14, empty_ok=True
+    )
 
 
 def equal_entries(d: int, *, k: int, beta: float, steps: int = 800) -> Trajectory:
@@ -59,7 +62,7 @@ def equal_entries(d: int, *, k: int, beta: float, steps: int = 800) -> Trajector
     start = truth.clone()
     start[0] += 0.3
     setting = Setting(L1(lam=0.5 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
-    return simulate(setting, truth, start, steps=steps, every=steps)
+    return simulate(setting, truth, start, steps=steps, every=steps, tolerance=1e-14)
 
 
 def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajectory, Tensor]:
@@ -80,7 +83,7 @@ def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
     beta = beta_bound(k=k, delta=delta)
     penalty = L0(lam=0.9 / sqrt(d) * beta)
     w, truth = _worst_case(penalty.threshold(1 / beta), d=d, delta=delta)
-    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20)
+    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20, empty_ok=True)
 
 
 def _worst_case(threshold: float, *, d: int, delta: float) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ Everything is batched over the rows of w and computed in float64.
 
 from dataclasses import dataclass
 from math import pi
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -183,6 +184,7 @@ def critical_points(truth: Tensor, *, k: float) -> CriticalPoints:
     """
     truth = _rows(truth, "truth")
     _norm(truth, "truth")
+    require_patches(k)
     a, b = coefficients(k)
     if k == 1:
         return CriticalPoints(minimum=truth, saddle=None, maximum=None)
@@ -223,20 +225,33 @@ def _between(e1: Tensor, e2: Tensor) -> Tensor:
 
 
 def require_patches(k: float) -> None:
-    """Raise unless k is a number of patches."""
+    """Raise unless k is one number of patches."""
+    if isinstance(k, Tensor):
+        raise TypeError(f"k must be one number of patches here but is {k!r}; make one setting for each k")
     _patches(k)
 
 
 def _patches(k: Patches) -> Tensor:
+    if isinstance(k, bool) or not isinstance(k, Real | Tensor):
+        raise TypeError(f"k must be a number of patches, such as 4, but is {k!r}; give an int or a float ≥ 1")
     patches = torch.as_tensor(k, dtype=torch.float64)
     if not bool((patches >= 1).all()) or not bool(torch.isfinite(patches).all()):
         raise ValueError(f"k, the number of patches, must be ≥ 1 but is {k}; the network needs at least one patch")
     return patches
 
 
+def require_rows(w: Tensor, name: str) -> None:
+    """Raise unless w is a tensor of one or more vectors."""
+    if not isinstance(w, Tensor):
+        raise TypeError(f"{name} must be a tensor of weights but is {w!r}; wrap it: torch.tensor(…)")
+    if w.dim() == 0 or w.shape[-1] == 0:
+        raise ValueError(
+            f"{name} must be a tensor of weights [d] or [n, d] but has the shape {tuple(w.shape)}; give d ≥ 1 entries"
+        )
+
+
 def _rows(w: Tensor, name: str) -> Tensor:
-    if not isinstance(w, Tensor) or w.dim() == 0:
-        raise ValueError(f"{name} must be a tensor of weights [d] or [n, d] but is {w!r}")
+    require_rows(w, name)
     return w.double()
 
 

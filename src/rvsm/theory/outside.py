@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rvsm.theory.network import curvature
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, beta_bound, starts, truths
+from rvsm.theory.sweep import PENALTIES, beta_bound, named, starts, truths
 from rvsm.theory.trajectory import Setting
 
 
@@ -21,6 +21,8 @@ class AngleMap:
         margins: δ = π − θ⁰, [A].
         theta: the largest θ̄ of all seeds, [M, A].
         exceeded: the share of seeds with θ̄ ≥ δ, [M, A].
+        empty: the share of seeds with ū = 0, [M, A].
+        seeds: how many seeds there are in each cell.
 
     """
 
@@ -28,6 +30,8 @@ class AngleMap:
     margins: Tensor
     theta: Tensor
     exceeded: Tensor
+    empty: Tensor
+    seeds: int
 
 
 def angle_map(
@@ -60,16 +64,16 @@ def angle_map(
     for factor in factors.tolist():
         for delta in deltas.tolist():
             beta = factor * beta_bound(k=k, delta=delta)
-            made = PENALTIES[penalty](0.5 / sqrt(d) * beta)
+            made = named(penalty, 0.5 / sqrt(d) * beta)
             settings.append(Setting(made, k=k, beta=beta, eta=1 / (beta + float(curvature(k)))))
             theta = torch.full((seeds,), pi - delta, dtype=torch.float64)
             begun.append(starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator))
-    path = simulate(
-        settings, truth.expand(len(settings), -1, -1), torch.stack(begun), steps=steps, every=steps, tolerance=1e-9
-    )
+    copies, begun_at = truth.expand(len(settings), -1, -1), torch.stack(begun)
+    path = simulate(settings, copies, begun_at, steps=steps, every=steps, tolerance=1e-9, empty_ok=True)
     theta = path.theta[-1].view(multiples, margins, seeds)
     exceeded = (theta >= deltas.unsqueeze(-1)).double().mean(dim=-1)
-    return AngleMap(factors, deltas, theta.amax(dim=-1), exceeded)
+    empty = (path.support[-1] == 0).double().mean(dim=-1).view(multiples, margins)
+    return AngleMap(factors, deltas, theta.amax(dim=-1), exceeded, empty, seeds)
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def threshold_study(*, k: int = 4, d: int = 10, points: int = 16, seeds: int = 2
         for make in PENALTIES.values()
         for share in shares.tolist()
     ]
-    path = simulate(settings, truth, start, steps=steps, every=steps, tolerance=1e-9)
+    path = simulate(settings, truth, start, steps=steps, every=steps, tolerance=1e-9, empty_ok=True)
     shape = (len(PENALTIES), points, seeds)
     support = path.support[-1].view(shape)
     return ThresholdStudy(
@@ -143,13 +147,27 @@ class OppositeStudy:
     norm: Tensor
 
 
-def start_at_pi(*, k: int = 4, d: int = 6, seeds: int = 8, penalty: str = "l1", steps: int = 800) -> OppositeStudy:
-    """Start at π − ε: the saddle holds w for longer the smaller ε is; at ε = 0 only thresholding can turn it."""
+def start_at_pi(
+    *, k: int = 4, d: int = 6, seeds: int = 8, penalty: str = "l1", steps: int = 800, smallest: int = 12
+) -> OppositeStudy:
+    """Start at π − ε: the saddle holds w for longer the smaller ε is; at ε = 0 only thresholding can turn it.
+
+    Args:
+        k: the number of patches.
+        d: the dimension.
+        seeds: how many truths.
+        penalty: "l1", "l0" or "tl1".
+        steps: how many steps.
+        smallest: ε goes down to ten to minus this.
+
+    """
     generator = torch.Generator().manual_seed(14)
-    offsets = torch.cat([torch.logspace(-1, -12, 12, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)])
+    offsets = torch.cat(
+        [torch.logspace(-1, -smallest, smallest, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)]
+    )
     truth = truths(seeds, d, generator)
     beta = 0.5 * beta_bound(k=k, delta=1.0)
-    setting = Setting(PENALTIES[penalty](0.3 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
+    setting = Setting(named(penalty, 0.3 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
     ones = torch.ones(seeds, dtype=torch.float64)
     begun = torch.stack([starts(truth, (pi - offset) * ones, ones, generator) for offset in offsets])
     begun[-1] = -truth

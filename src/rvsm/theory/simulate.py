@@ -5,6 +5,7 @@ of (k, β, λ, η) is a parameter of its own, in a parameter group of its own, w
 closed form, plain SGD does the step, and the method acts by its hooks as it does on any network.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -13,7 +14,7 @@ from torch.optim import SGD
 
 from rvsm.splitting import ADMM, RVSM, Method
 from rvsm.theory import exact_admm
-from rvsm.theory.network import Evaluation, Population
+from rvsm.theory.network import Evaluation, Population, require_rows
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.trajectory import Loss, MethodName, Moment, Order, Setting, Trajectory
 
@@ -33,6 +34,7 @@ def simulate(
     every: int = 1,
     loss: Loss | None = None,
     tolerance: float = 0.0,
+    empty_ok: bool = False,
 ) -> Trajectory:
     """Run every setting from every start, and record what happens.
 
@@ -46,6 +48,7 @@ def simulate(
         every: record the start, every so many steps, and the last one.
         loss: another loss than the population's, for the S·n rows.
         tolerance: stop early once ‖∇_wℒ‖ is at most this in all runs.
+        empty_ok: do not warn of settings whose u ends empty in all runs.
 
     >>> from rvsm import L1
     >>> truth = torch.tensor([0.8, 0.6, 0.0, 0.0], dtype=torch.float64)
@@ -59,8 +62,9 @@ def simulate(
     """
     listed = [settings] if isinstance(settings, Setting) else list(settings)
     truths, starts = lay_out(listed, truth, start)
-    if every < 1:
-        raise ValueError(f"every must be ≥ 1 but is {every}")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f"every must be a whole number ≥ 1 but is {every!r}; 1 records every step")
+    _require_steps(steps)
     size = (steps // every + 2) * starts.numel() * 16
     if size > _LARGEST_RECORD:
         raise ValueError(f"recording {steps // every + 2} steps takes {size / 1e9:.1f} GB; record less often: every=")
@@ -70,7 +74,10 @@ def simulate(
             moments.append(moment)
     if moments[-1].step != moment.step:
         moments.append(moment)
-    return _trajectory(listed, moments)
+    path = _trajectory(listed, moments)
+    if method == "rvsm" and not empty_ok:
+        _warn_of_empty_copies(path)
+    return path
 
 
 def walk(
@@ -88,8 +95,7 @@ def walk(
     truth, start = lay_out(settings, truth, start)
     if method not in ("rvsm", "admm", "exact-admm"):
         raise ValueError(f"unknown method {method!r}; choose from rvsm, admm, exact-admm")
-    if steps < 0:
-        raise ValueError(f"steps must be ≥ 0 but is {steps}")
+    _require_steps(steps)
     seeds = start.shape[1]
     w = start.flatten(0, 1).clone()
     descended = loss if loss is not None else Population(truth.flatten(0, 1), _column(settings, "k", seeds))
@@ -114,6 +120,11 @@ def lay_out(settings: Sequence[Setting], truth: Tensor, start: Tensor) -> tuple[
     """Return truth and start as [S, n, d] in float64."""
     if not settings:
         raise ValueError("at least one setting is needed but there is none")
+    for setting in settings:
+        if not isinstance(setting, Setting):
+            raise TypeError(f"settings must be Setting objects but one is {setting!r}; give Setting(penalty, k=…, …)")
+    require_rows(truth, "truth")
+    require_rows(start, "start")
     if truth.shape[-1] != start.shape[-1]:
         raise ValueError(f"the truth has dimension {truth.shape[-1]} but the start has {start.shape[-1]}")
     shaped = [t.double().reshape((1,) * (3 - t.dim()) + t.shape) for t in (truth, start)]
@@ -126,6 +137,23 @@ def lay_out(settings: Sequence[Setting], truth: Tensor, start: Tensor) -> tuple[
             f"truth and start must be [d], [seeds, d] or [{len(settings)} settings, seeds, d] but have the shapes"
             f" {tuple(shaped[0].shape)} and {tuple(shaped[1].shape)}"
         ) from None
+
+
+def _require_steps(steps: int) -> None:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise ValueError(f"steps must be a whole number ≥ 0 but is {steps!r}")
+
+
+def _warn_of_empty_copies(path: Trajectory) -> None:
+    empty = [i for i, filled in enumerate(path.support[-1].any(dim=-1).tolist()) if not filled]
+    if empty:
+        first = path.settings[empty[0]]
+        warnings.warn(
+            f"u is empty after {int(path.steps[-1])} steps, in all runs of {len(empty)} of {len(path.settings)}"
+            f" settings: no weight exceeds the threshold {first.threshold:.4g} of {first.penalty} at β ="
+            f" {first.beta:.4g}; lower λ/β, or pass empty_ok=True if that is meant",
+            stacklevel=3,
+        )
 
 
 def _assemble(

@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import pi, sin, sqrt
-from typing import Any
+from numbers import Real
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from rvsm.penalties import L0, L1, Penalty, TransformedL1
-from rvsm.theory.network import Patches, coefficients, curvature, size, unit
+from rvsm.theory.network import Patches, coefficients, curvature, require_patches, size, unit
 from rvsm.theory.simulate import walk
 from rvsm.theory.trajectory import Moment, Order, Setting
+
+T = TypeVar("T")
 
 PENALTIES: dict[str, Callable[[float], Penalty]] = {
     "l1": lambda lam: L1(lam=lam),
@@ -23,12 +26,35 @@ PENALTIES: dict[str, Callable[[float], Penalty]] = {
 """The penalties of the paper, by their λ."""
 
 
+def named(name: str, lam: float) -> Penalty:
+    """Return a penalty of the paper by its name.
+
+    >>> named("l1", 0.5)
+    L1(lam=0.5)
+    """
+    if name not in PENALTIES:
+        raise ValueError(f"unknown penalty {name!r}; choose from {', '.join(PENALTIES)}")
+    return PENALTIES[name](lam)
+
+
+def require_margin(delta: float) -> None:
+    """Raise unless δ is an angle between 0 and π."""
+    if isinstance(delta, bool) or not isinstance(delta, Real):
+        raise TypeError(
+            f"delta must be a number between 0 and π but is {delta!r}; it is π minus the largest initial angle"
+        )
+    if not 0 < delta < pi:
+        raise ValueError(f"delta must be between 0 and π but is {delta}; it is π minus the largest initial angle")
+
+
 def beta_bound(*, k: float, delta: float) -> float:
     """Return the paper's bound on β, δ sin δ/(kπ).
 
     >>> round(beta_bound(k=2, delta=1.0), 6)
     0.133924
     """
+    require_patches(k)
+    require_margin(delta)
     return delta * sin(delta) / (k * pi)
 
 
@@ -169,6 +195,15 @@ class Sweep:
     def __init__(self, *, quick: bool = False) -> None:
         self.quick = quick
         self.plan = QUICK if quick else FULL
+        self._made: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, make: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return make(*arguments, **options), made when it is first asked for; for runs that statements share."""
+        key = (make, arguments, tuple(sorted(options.items())))
+        if key not in self._made:
+            self._made[key] = make(*arguments, **options)
+        made: T = self._made[key]
+        return made
 
     @cached_property
     def proof(self) -> tuple[Runs, ...]:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, Protocol
 from torch import Tensor
 
 from rvsm.penalties import Penalty
+from rvsm.penalties.base import require_positive
 from rvsm.theory.network import Evaluation, require_patches
 
 MethodName = Literal["rvsm", "admm", "exact-admm"]
@@ -30,9 +31,11 @@ class Setting:
     eta: float
 
     def __post_init__(self) -> None:
+        if not isinstance(self.penalty, Penalty):
+            raise TypeError(f"penalty must be an object with its λ, such as rvsm.L1(lam=0.01), but is {self.penalty!r}")
         require_patches(self.k)
-        if not (self.beta > 0 and self.eta > 0):
-            raise ValueError(f"beta and eta must be > 0 but are {self.beta} and {self.eta}")
+        require_positive("beta", self.beta)
+        require_positive("eta", self.eta)
 
     @property
     def lam(self) -> float:

@@ -3,20 +3,17 @@
 from collections.abc import Callable
 
 from rvsm.pages import Figure
-from rvsm.theory.pictures.convergence import descent, error_against_beta
+from rvsm.theory.pictures.convergence import descent, error_against_beta, rate
 from rvsm.theory.pictures.data import batches, finite_samples, second_layer
 from rvsm.theory.pictures.hypotheses import beta_and_start, opposite, threshold
 from rvsm.theory.pictures.outputs import sparsity_against_error
 from rvsm.theory.pictures.portrait import phase_portrait
 
-PICTURES: dict[str, list[Callable[[], Figure | list[Figure]]]] = {
-    "Theorem 1": [descent, error_against_beta],
+PICTURES: dict[str, list[Callable[[bool], Figure]]] = {
     "Descent": [phase_portrait],
+    "Theorem 1": [descent, rate, error_against_beta],
     "Claims in the text": [sparsity_against_error],
     "Outside the hypotheses": [beta_and_start, threshold, opposite],
     "Beyond the paper": [finite_samples, batches, second_layer],
 }
-"""What to draw, by the section of the page that it belongs to."""
-
-QUICK = ("Descent",)
-"""The sections whose pictures take no time to speak of."""
+"""What to draw, by the section of the page that it belongs to; each picture takes whether it is to be quick."""

@@ -2,72 +2,82 @@
 
 from math import pi
 
+import numpy as np
 from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Patch
 
 from rvsm.pages import PALETTE, Figure
 from rvsm.theory.outside import angle_map, start_at_pi, threshold_study
 from rvsm.theory.pictures.convergence import LABELS, STYLES
 
 
-def beta_and_start() -> Figure:
+def beta_and_start(quick: bool = False) -> Figure:
     """Draw a map of the limit's angle over β and the starting angle."""
-    study = angle_map()
+    study = angle_map(multiples=8, margins=7, seeds=4) if quick else angle_map()
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
-        mesh = axes.pcolormesh(
-            study.multiples.numpy(), study.margins.numpy(), study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis"
-        )
+        x, y = study.multiples.numpy(), study.margins.numpy()
+        mesh = axes.pcolormesh(x, y, study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis", shading="nearest")
         bar = canvas.colorbar(mesh, ax=axes)
-        bar.set_label("largest limit angle θ̄ of 12 runs")
-        axes.axvline(1, color="white", linewidth=2)
-        axes.axvline(1, color=PALETTE[1], linewidth=1.5, linestyle="--", label="the theorem's bound")
+        bar.set_label(f"largest limit angle θ̄ of {study.seeds} runs")
+        hollow = np.ma.masked_less(study.empty.T.numpy(), 0.5)
+        cells = axes.pcolor(x, y, hollow, hatch="//", edgecolor="white", linewidth=0, shading="nearest")
+        cells.set_array(None)
+        cells.set_facecolor("none")
+        bound = axes.axvline(1, color=PALETTE[1], linewidth=2, linestyle="--")
         axes.set(xscale="log", xlabel="β / bound for this start", ylabel="δ = π − θ⁰")
         axes.grid(visible=False)
-        axes.legend(loc="upper left", labelcolor="white")
+        hatched = Patch(facecolor=mesh.cmap(0.0), edgecolor="white", hatch="//")
+        canvas.legend(
+            [bound, hatched], ["the theorem's bound on β", "ū is empty"], loc="outside upper left", ncols=2, fontsize=9
+        )
 
     return Figure(
         "beta-and-start",
-        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10). Left of the dashed line the theorem holds,"
-        " and the limit is close to w* (dark). To its right the bound still has some slack; beyond it, bright cells"
-        " are runs that have stopped near the opposite of w*.",
+        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10, λ/β = .5/√d). Left of the dashed line the"
+        " theorem holds, and the limit is close to w* (dark). To its right the bound still has some slack; beyond it,"
+        " bright cells are runs that have stopped near the opposite of w*. In the hatched corner λ = μβ is so large"
+        " that u empties: then only a short w along w* is stationary, so its angle is small though the network is not"
+        " learned.",
         draw,
-        size=(7.0, 4.4),
+        size=(7.0, 4.6),
     )
 
 
-def threshold() -> Figure:
+def threshold(quick: bool = False) -> Figure:
     """Draw zeros, empty copies and errors against λ/β."""
-    study = threshold_study()
+    study = threshold_study(points=7, seeds=8, steps=150) if quick else threshold_study()
 
     def draw(canvas: Canvas) -> None:
         left, right = canvas.subplots(1, 2)
         for i, name in enumerate(LABELS):
-            p = study.penalties.index(name)
-            left.semilogx(study.shares, 100 * study.sparsity[p], STYLES[name], color=PALETTE[i], label=LABELS[name])
-            right.semilogx(study.shares, study.error_w[p], STYLES[name], color=PALETTE[i], label=f"w̄, {LABELS[name]}")
-            right.semilogx(study.shares, study.error_u[p], STYLES[name], color=PALETTE[i], linewidth=0.8, alpha=0.7)
+            p, colour, style, label = study.penalties.index(name), PALETTE[i], STYLES[name], LABELS[name]
+            left.semilogx(study.shares, 100 * study.sparsity[p], style, color=colour, label=label)
+            right.semilogx(study.shares, study.error_w[p], style, color=colour, linewidth=2.2, label=f"w̄, {label}")
+            right.semilogx(study.shares, study.error_u[p], style, color=colour, linewidth=0.9, label=f"ū, {label}")
         for axes in (left, right):
-            axes.axvline(1, color=PALETTE[4], linestyle="-.", linewidth=1)
+            axes.axvline(1, color=PALETTE[4], linestyle="-.", linewidth=1.5, label="λ/β = 1/√d")
             axes.set_xlabel("(λ/β)·√d")
-        left.set(ylabel="zeros of ū (%)")
-        right.set(ylabel="distance from w*: w̄ thick, ū thin")
-        left.legend()
-        right.legend(fontsize=8)
+        left.set(ylabel="zeros of ū (%)", ylim=(0, 104))
+        right.set(ylabel="distance from w*", ylim=(0, 1.05))
+        left.legend(loc="lower right")
+        right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(0.0, 0.98))
 
     return Figure(
         "threshold",
         "The condition λ/β < 1/√d, the upright line (k = 4, d = 10, dense truths, β at its bound). It is a condition"
         " on ℓ1's threshold: with the same λ/β, ℓ0 and Tℓ1 have larger thresholds, and at the line their u is empty or"
-        " almost so. w̄ stays close to w* all the same, because β is small.",
+        " almost so (thin curves: ū is then as far from w* as 0 is). w̄ (thick) stays close to w* all the same, because"
+        " β is small.",
         draw,
-        size=(8.5, 3.8),
+        size=(8.5, 4.0),
     )
 
 
-def opposite() -> Figure:
+def opposite(quick: bool = False) -> Figure:
     """Draw how long a start near the angle π takes to turn."""
-    study = start_at_pi()
+    study = start_at_pi(steps=450, smallest=7) if quick else start_at_pi()
     offsets, steps = study.offsets[:-1], study.steps[:-1]
     never = (steps < 0).all(dim=0)
     runs = steps.shape[1]
@@ -79,13 +89,14 @@ def opposite() -> Figure:
             turned = steps[:, seed] >= 0
             axes.semilogx(offsets[turned], steps[turned, seed], "o-", color=PALETTE[0], markersize=4, linewidth=0.7)
         axes.invert_xaxis()
+        axes.minorticks_off()
         axes.set(xlabel="π − θ⁰", ylabel="steps until θ < π/2")
 
     return Figure(
         "start-at-pi",
-        f"Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6, {runs} truths; a line is one of them). For most,"
-        " thresholding pushes w off the axis and the time to turn does not depend on the distance; where it does not"
-        " push, the time grows as the logarithm, as at a saddle;"
+        f"Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6, {runs} truths; a line is one of them, and some"
+        " lie on each other). For most, thresholding pushes w off the axis and the time to turn does not depend on the"
+        " distance; where it does not push, the time grows as the logarithm, as at a saddle;"
         f" {int(never.sum())} of {runs} never turn, because there thresholding holds w. From exactly π,"
         f" {at_pi} of {runs} turn.",
         draw,

@@ -11,11 +11,14 @@ from rvsm.theory.verdict import Verdict, check, judge
 _METHODS: tuple[MethodName, ...] = ("rvsm", "admm", "exact-admm")
 
 
+def _size(sweep: Sweep) -> dict[str, int]:
+    return {"seeds": 12, "steps": 200} if sweep.quick else {"seeds": 60, "steps": 400}
+
+
 def multiplier(sweep: Sweep) -> Verdict:
     """Count the zeros of u in RVSM, ADMM by gradient steps and exact ADMM, at equal λ and β."""
-    seeds = 12 if sweep.quick else 60
-    steps = 200 if sweep.quick else 400
-    zeros = {m: 20 - compared(m, seeds=seeds, steps=steps)[0].support[-1].double().mean(dim=-1) for m in _METHODS}
+    runs = {m: sweep.once(compared, m, **_size(sweep))[0] for m in _METHODS}
+    zeros = {m: 20 - path.support[-1].double().mean(dim=-1) for m, path in runs.items()}
     shown = ", ".join(
         f"{name} {zeros['rvsm'][i]:.1f}/{zeros['admm'][i]:.1f}/{zeros['exact-admm'][i]:.1f}"
         for i, name in enumerate(PENALTIES)
@@ -26,14 +29,15 @@ def multiplier(sweep: Sweep) -> Verdict:
         where="Section 3.3",
         claim="the Lagrange multiplier tends to reduce the sparsity of the limit of uᵗ",
         printed=check(fewer, tolerance=-0.1),  # a tenth of a zero at least: no difference must not pass
-        evidence=f"d = 20, k = 4, {seeds} truths, equal λ and β, mean zeros of u in RVSM/ADMM/exact ADMM: {shown}",
+        evidence=f"d = 20, k = 4, {_size(sweep)['seeds']} truths, equal λ and β, mean zeros of u in RVSM/ADMM/exact ADMM:"
+        f" {shown}",
     )
 
 
 def gap(sweep: Sweep) -> Verdict:
     """Measure ‖w̄ − ū‖ at the limits of ℓ1, and the same in ADMM."""
     open_by = torch.cat([size(part.w - part.u) / part.mu for part in sweep.proof if part.only("l1").all()])
-    closed, _ = compared("admm", seeds=12, steps=200 if sweep.quick else 400)
+    closed, _ = sweep.once(compared, "admm", **_size(sweep))
     left = size(closed.w[-1, 0] - closed.u[-1, 0]).max()
     nothing = torch.cat([size(part.w - part.u) for part in sweep.proof if part.only("l0").all()])
     return judge(
@@ -83,7 +87,7 @@ def performance(sweep: Sweep) -> Verdict:
 
 def loss_of_u(sweep: Sweep) -> Verdict:
     """Compare f(ū), f(w̄) and f of w̄ masked by the support of ū; the last on all limits of the sweep."""
-    path, truth = compared("rvsm", seeds=12 if sweep.quick else 60)
+    path, truth = sweep.once(compared, "rvsm", **_size(sweep))
     w, u, f = path.w[-1], path.u[-1], path.loss[-1]
     copies = truth.expand_as(w).flatten(0, 1)
     of_u = loss(u.flatten(0, 1), copies, k=K).view_as(f)

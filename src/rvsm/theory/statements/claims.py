@@ -17,7 +17,7 @@ from rvsm.theory.verdict import Verdict, check, judge
 
 def beta_essential(sweep: Sweep) -> Verdict:
     """Run with β far above its bound, and look for what then fails: descent, angle, error."""
-    path, truth = beta_far_too_large(seeds=16 if sweep.quick else 64)
+    path, truth = sweep.once(beta_far_too_large, seeds=16 if sweep.quick else 64)
     rise = path.lagrangian.diff(dim=0).amax()
     turn = first_turn(2.1)
     error = size(path.w[-1, 0] - truth)
@@ -25,7 +25,7 @@ def beta_essential(sweep: Sweep) -> Verdict:
     small = Setting(
         PENALTIES["l1"](path.settings[0].mu * near), k=128, beta=near, eta=1 / (near + float(curvature(128)))
     )
-    close = size(simulate(small, truth, path.w[0, 0], steps=1500, every=1500).w[-1, 0] - truth)
+    close = size(simulate(small, truth, path.w[0, 0], steps=1500, every=1500, tolerance=1e-10).w[-1, 0] - truth)
     return judge(
         "beta-essential",
         where="Section 2, last paragraph",
@@ -49,7 +49,7 @@ def beta_essential(sweep: Sweep) -> Verdict:
 
 def beta_too_large(sweep: Sweep) -> Verdict:
     """Run counterexample 4, look at ℒ in every step, and where each run stops."""
-    path, truth = beta_far_too_large(seeds=16 if sweep.quick else 64)
+    path, truth = sweep.once(beta_far_too_large, seeds=16 if sweep.quick else 64)
     theta, left = path.theta[-1, 0], path.stationarity[-1, 0]
     moving = int((left >= CONVERGED).sum())
     worst = int(torch.where(left < CONVERGED, theta, -1.0).argmax())
@@ -161,7 +161,7 @@ def only_the_threshold(sweep: Sweep) -> Verdict:
         Setting(make(1.0).with_threshold(t, 1 / beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
         for make in PENALTIES.values()
     ]
-    path = simulate(settings, truth, 1.2 * truth, steps=600, every=600)
+    path = simulate(settings, truth, 1.2 * truth, steps=600, every=600, tolerance=1e-12)
     u, w = path.u[-1], path.w[-1]
     f = loss(u.flatten(0, 1), truth.expand_as(u).flatten(0, 1), k=k).view(u.shape[:2]).median(dim=-1).values
     l1, l0 = (list(PENALTIES).index(name) for name in ("l1", "l0"))

@@ -39,7 +39,7 @@ def equilibrium(sweep: Sweep) -> Verdict:
 
 def no_attraction(sweep: Sweep) -> Verdict:
     """Evaluate c₂ at the angle 0, and at all limits of the sweep."""
-    path = equal_entries(4, k=2, beta=0.1)
+    path = sweep.once(equal_entries, 4, k=2, beta=0.1)
     theta = float(path.theta[-1])
     at_zero = (pi - theta) / (2 * pi)
     runs = sweep.proof
@@ -124,7 +124,7 @@ def limit_gradient(sweep: Sweep) -> Verdict:
 def error_by_gamma(sweep: Sweep) -> Verdict:
     """Run a truth of equal entries, where γ = 0; then check a bound that sees the radial error too."""
     d, k, beta = 4, 2, 0.1
-    path = equal_entries(d, k=k, beta=beta)
+    path = sweep.once(equal_entries, d, k=k, beta=beta)
     w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
     error = float((w - torch.full_like(w, 1 / sqrt(d))).norm())
     gamma = float(angle(w, u))
