@@ -145,7 +145,7 @@ class TestPrecedence:
 
 
 def refused(*flags: str) -> str:
-    with pytest.raises(ValueError, match=".") as error:
+    with pytest.raises(ValueError, match=r".") as error:
         read_config(flags=list(flags))
     text = str(error.value)
     assert "\n" not in text
@@ -399,7 +399,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("text", ["budget = 0.9", "[[budget]]\nsparsity = 0.9", "[a.b.c]\nd = 1", "[a]"])
     def test_shapes_that_are_not_sections(self, text: str, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=".") as error:
+        with pytest.raises(ValueError, match=r".") as error:
             read_config(write(tmp_path, text))
         assert "\n" not in str(error.value)
 
