@@ -1,0 +1,91 @@
+"""Capture: a module as a graph of aten operations, with a batch of any size."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+
+
+@dataclass(frozen=True, eq=False)
+class Captured:
+    """A functional graph: the nodes in order, the tensors of its parameters, its inputs and its results.
+
+    ``any_batch`` is False if the model only works for one image at a time.
+    """
+
+    nodes: tuple[fx.Node, ...]
+    tensors: dict[fx.Node, Any]
+    inputs: tuple[fx.Node, ...]
+    outputs: tuple[fx.Node, ...]
+    several: bool
+    any_batch: bool
+
+
+def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
+    """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1."""
+    batch = {len(example) for example in examples}
+    if len(batch) != 1 or 0 in batch:
+        raise ValueError(f"the example inputs must have one batch size, of at least 1, but have {sorted(batch)}")
+    size = max(2, batch.pop())
+    repeated = tuple(torch.cat([x] * size)[:size] if len(x) < size else x for x in examples)
+    dynamic = tuple({0: Dim("batch")} for _ in repeated)
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # torch's own, about its own pieces
+        try:
+            exported, any_batch = torch.export.export(model, repeated, dynamic_shapes=dynamic), True
+        except Exception as problem:  # torch.export has no common base for what it cannot do
+            try:
+                exported, any_batch = torch.export.export(model, tuple(x[:1] for x in examples)), False
+            except Exception:
+                raise ValueError(
+                    f"torch.export cannot capture {type(model).__name__}: {_first_line(problem)}"
+                ) from problem
+        return _captured(exported.run_decompositions({}), any_batch)
+
+
+def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
+    signature = exported.graph_signature
+    tensors: dict[fx.Node, Any] = {}
+    inputs = []
+    placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, signature.input_specs, strict=True):
+        if spec.kind == InputKind.USER_INPUT:
+            inputs.append(node)
+        elif spec.target in exported.state_dict:
+            tensors[node] = exported.state_dict[spec.target].detach()
+        elif spec.target in exported.constants:
+            tensors[node] = exported.constants[spec.target]
+        else:
+            raise ValueError(f"the model has an input of kind {spec.kind.name}, which cannot be compiled")
+    end = next(node for node in exported.graph.nodes if node.op == "output")
+    outputs = []
+    for node, result in zip(end.args[0], signature.output_specs, strict=True):
+        if result.kind == OutputKind.BUFFER_MUTATION:
+            raise ValueError(f"the model changes its buffer {result.target!r} when it is called; it cannot be compiled")
+        if result.kind == OutputKind.USER_OUTPUT:
+            if not isinstance(node, fx.Node):
+                raise ValueError("the model returns something that is not a tensor")
+            outputs.append(node)
+    spec_tree = exported.call_spec.out_spec
+    several = not spec_tree.is_leaf()
+    if several and spec_tree.type not in (tuple, list):
+        raise ValueError(f"the model returns a {getattr(spec_tree.type, '__name__', 'structure')}; return tensors")
+    if several and spec_tree.num_leaves != spec_tree.num_children:
+        raise ValueError("the model returns nested tuples; return tensors side by side")
+    nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
+    return Captured(nodes, tensors, tuple(inputs), tuple(outputs), several, any_batch)
+
+
+def module_name(node: fx.Node) -> str:
+    """Return the path of the module that an operation belongs to, or the operation's own name."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = [entry[0] for entry in stack.values() if entry[0] and not entry[0].startswith("_empty_nn_module")]
+    return str(path[-1]) if path else node.name
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]

@@ -1,0 +1,106 @@
+"""``rvsm.compile``: from a torch module to a program of the sparse runtime."""
+
+import operator
+from collections.abc import Sequence
+
+from torch import Tensor, fx, nn
+
+from rvsm.lowering.capture import capture, module_name
+from rvsm.lowering.mixed import MixedProgram, Step
+from rvsm.lowering.parts import NativePart, TorchPart, divide
+from rvsm.lowering.prune import remove_dead_channels
+from rvsm.lowering.simplify import simplify
+from rvsm.runtime.plan import Plan
+from rvsm.runtime.program import Program
+
+
+def compile(  # noqa: A001 - the name that users write is rvsm.compile
+    model: nn.Module, example_input: Tensor | Sequence[Tensor], *, threads: int | None = None
+) -> Program | MixedProgram:
+    """Return a program that computes what ``model`` does, faster where its weights are zero.
+
+    Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are removed,
+    and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime does not have
+    run in PyTorch, and ``explain()`` names them.
+
+    Args:
+        model: a module in eval mode, on the CPU. Later changes of its weights do not change the program.
+        example_input: a batch, or a tuple of several inputs. The program takes any batch size.
+        threads: ``OMP_NUM_THREADS`` if that is set, else all cores that the process may use.
+
+    >>> import torch, rvsm.lowering
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU()).eval()
+    >>> program = rvsm.lowering.compile(model, torch.zeros(1, 1, 8, 8))
+    >>> program(torch.zeros(5, 1, 8, 8)).shape
+    torch.Size([5, 4, 6, 6])
+    """
+    examples = _checked(model, example_input)
+    captured = capture(model, examples)
+    parts = divide(captured)
+    pure = len(parts) == 1 and isinstance(parts[0], NativePart) and set(parts[0].inputs) <= set(captured.inputs)
+    steps: list[Step] = []
+    outside: list[str] = []
+    for part in parts:
+        if isinstance(part, TorchPart):
+            steps.append(part)
+            outside += _names(part.nodes)
+            continue
+        if pure:  # the order of the call, with inputs that turned out not to matter
+            part = _in_order(part, captured.inputs, captured.outputs)  # noqa: PLW2901
+        plan = lower(part)
+        steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
+    if pure and not isinstance(steps[0], TorchPart):
+        return steps[0][0]
+    return MixedProgram(captured, steps, outside)
+
+
+def lower(part: NativePart) -> Plan:
+    """Return the plan of a part, simplified."""
+    simplify(part.draft)
+    remove_dead_channels(part.draft)
+    return part.draft.plan()
+
+
+def _in_order(part: NativePart, inputs: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> NativePart:
+    """Return a part whose inputs and outputs are those of the whole network, in its order."""
+    from rvsm.lowering.draft import Draft, Node
+    from rvsm.lowering.translate import value_shape
+
+    known = dict(zip(part.inputs, part.draft.inputs, strict=True))
+    for node in inputs:
+        shaped = value_shape(node)
+        if node not in known:
+            if shaped is None:
+                raise ValueError(f"the input {node.name!r} is not used and is not a batch of float32 maps")
+            known[node] = Node(None, [], shaped[0], shaped[1])
+    results = dict(zip(part.outputs, part.draft.outputs, strict=True))
+    chosen = [results[node] for node in outputs]
+    draft = Draft([known[node] for node in inputs], part.draft.nodes, chosen, [node.flat for node in chosen])
+    return NativePart(draft, list(inputs), list(outputs))
+
+
+def _names(nodes: Sequence[fx.Node]) -> list[str]:
+    """Return what the operations are called, with the module they belong to; sizes and picks are not worth a word."""
+    result = []
+    for node in nodes:
+        if node.target is operator.getitem or "sym_size" in str(node.target):
+            continue
+        result.append(f"{str(node.target).removesuffix('.default')} ({module_name(node)})")
+    return result
+
+
+def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module but is a {type(model).__name__}")
+    training = [name or "the model itself" for name, module in model.named_modules() if module.training]
+    if training:
+        raise ValueError(f"the model is in train mode ({training[0]}); call model.eval() first")
+    tensors = [*model.parameters(), *model.buffers()]
+    if any(tensor.device.type != "cpu" for tensor in tensors):
+        raise ValueError("the model must be on the CPU; call model.cpu() first")
+    examples = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
+    if not examples or not all(isinstance(x, Tensor) and x.ndim > 0 for x in examples):
+        raise TypeError("example_input must be a tensor, or a tuple of tensors, with the batch first")
+    return tuple(x.detach().to("cpu") for x in examples)
+
+

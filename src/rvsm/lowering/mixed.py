@@ -1,0 +1,74 @@
+"""A program of which some operations run in PyTorch, because the runtime does not have them."""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from rvsm.lowering.capture import Captured
+from rvsm.lowering.parts import TorchPart
+from rvsm.runtime.explanation import Explanation
+from rvsm.runtime.program import Program
+
+Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
+
+
+class MixedProgram:
+    """Native parts and operations of PyTorch, one after the other; ``outside`` names the latter."""
+
+    def __init__(self, captured: Captured, steps: Sequence[Step], outside: Sequence[str]) -> None:
+        self.outside = tuple(outside)
+        self._captured = captured
+        self._steps = list(steps)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
+        captured = self._captured
+        if len(inputs) != len(captured.inputs):
+            raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
+        tensors = [_tensor(x) for x in inputs]
+        for x, node in zip(tensors, captured.inputs, strict=True):
+            expected = list(node.meta["val"].shape[1:])
+            if list(x.shape[1:]) != expected or not x.ndim:
+                sizes = ", ".join(["batch", *map(str, expected)])
+                raise ValueError(f"the input must have the shape ({sizes}) but has {tuple(x.shape)}")
+        with torch.inference_mode():
+            if captured.any_batch:
+                results = self._run(tensors)
+            else:
+                single = [self._run([x[k : k + 1] for x in tensors]) for k in range(len(tensors[0]))]
+                results = [torch.cat(parts) for parts in zip(*single, strict=True)]
+        given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
+        return tuple(given) if captured.several else given[0]
+
+    def explain(self, batch: int | None = None) -> Explanation:
+        """Return a table of the native layers, and the names of the operations that run in PyTorch."""
+        tables = [step[0].explain(batch) for step in self._steps if not isinstance(step, TorchPart)]
+        rows = tuple(row for table in tables for row in table.rows)
+        return Explanation(rows, max((table.images for table in tables), default=0), self.outside)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Refuse: a file has operations of the runtime only."""
+        raise ValueError(f"the network cannot be saved, because it needs PyTorch for {', '.join(self.outside)}")
+
+    def _run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        values: dict[fx.Node, Any] = dict(self._captured.tensors)
+        values.update(zip(self._captured.inputs, inputs, strict=True))
+        for step in self._steps:
+            if isinstance(step, TorchPart):
+                for node in step.nodes:
+                    arguments, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                    function: Callable[..., Any] = node.target  # type: ignore[assignment]
+                    values[node] = function(*arguments, **options)
+            else:
+                program, sources, targets = step
+                results = program(*(values[source] for source in sources))
+                values.update(zip(targets, results if len(targets) > 1 else (results,), strict=True))
+        return [values[node] for node in self._captured.outputs]
+
+
+def _tensor(x: Any) -> Tensor:
+    return x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))

@@ -1,0 +1,141 @@
+"""Remove channels that can no longer matter.
+
+A filter without weights gives the constant act(bias) everywhere. If that is zero, nobody needs it. Otherwise it moves into
+the bias of the next layer, but only if that layer has no padding: at a border it would count taps that lie outside. And a
+channel that no later layer has weights for is not computed.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from rvsm.lowering.draft import Draft, Node
+from rvsm.runtime.activations import Activation
+from rvsm.runtime.operations import AdaptivePooling, Convolution, Pointwise, Pooling
+
+Truths = NDArray[np.bool_]
+
+
+def remove_dead_channels(draft: Draft) -> int:
+    """Remove channels until none is left to remove; return how many went."""
+    removed = 0
+    while True:
+        found = 0
+        uses = draft.uses()
+        for node in draft.nodes:
+            readers = _readers(node, draft, uses)
+            if readers:
+                found += _shrink(node, readers)
+        removed += found
+        if not found:
+            return removed
+
+
+def _readers(node: Node, draft: Draft, uses: dict[Node, list[Node]]) -> list[tuple[list[Node], Node]]:
+    """Return the convolutions that read ``node``, each with the channelwise nodes between; [] if others read it."""
+    if node.convolution is None or node.convolution.groups != 1 or len(node.sources) != 1:
+        return []
+    result: list[tuple[list[Node], Node]] = []
+    open_paths: list[tuple[list[Node], Node]] = [([], node)]
+    while open_paths:
+        path, last = open_paths.pop()
+        if last in draft.outputs or not uses[last]:
+            return []
+        for reader in uses[last]:
+            o = reader.operation
+            if isinstance(o, Convolution):
+                if o.groups != 1 or reader.sources[0] is not last or reader.sources.count(last) > 1:
+                    return []
+                result.append((path, reader))
+            elif isinstance(o, Pooling | AdaptivePooling) or (isinstance(o, Pointwise) and o.operation == "none"):
+                open_paths.append(([*path, reader], reader))
+            else:
+                return []
+    return result
+
+
+def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
+    """Remove the channels of ``node`` that are constant or unread, and return how many."""
+    assert node.weights is not None and node.bias is not None and node.convolution is not None
+    empty = ~node.weights.reshape(len(node.weights), -1).any(axis=1)
+    constants = apply(node.convolution.activation, node.bias)
+    dead = np.ones(len(node.weights), dtype=np.bool_)
+    for path, reader in readers:
+        dead &= ~_weights(reader).any(axis=(0, 2, 3)) | (empty & _absorbs(path, reader, constants))
+    dead &= np.isfinite(constants) | ~empty
+    if dead.all():
+        dead[0] = False  # a map needs a channel
+    if not dead.any():
+        return 0
+    between: dict[Node, None] = {}
+    for path, reader in readers:
+        _absorb(path, reader, constants, dead & empty)
+        reader.weights = np.ascontiguousarray(_weights(reader)[:, ~dead])
+        between.update(dict.fromkeys(path))
+    node.weights, node.bias = node.weights[~dead], node.bias[~dead]
+    node.operation = replace(node.convolution, channels=len(node.weights))
+    for part in (node, *between):
+        part.shape = (len(node.weights), *part.shape[1:])
+    return int(dead.sum())
+
+
+def _absorbs(path: list[Node], reader: Node, constants: NDArray[np.float32]) -> Truths:
+    """Say for which constants the reader can do without the channel."""
+    if _plain(path, reader):
+        return np.ones(len(constants), dtype=np.bool_)
+    values = constants
+    zero = values == 0
+    for part in path:  # a zero that stays zero matters nowhere, padding or not
+        if isinstance(part.operation, Pointwise):
+            values = apply(part.operation.activation, values)
+            zero &= values == 0
+    return zero
+
+
+def _absorb(path: list[Node], reader: Node, constants: NDArray[np.float32], chosen: Truths) -> None:
+    """Add what the chosen constants contribute to the reader's bias."""
+    assert reader.bias is not None
+    if not _plain(path, reader):
+        return  # only zeros were accepted
+    values = constants
+    for part in path:
+        if isinstance(part.operation, Pointwise):
+            values = apply(part.operation.activation, values)
+    sums = _weights(reader)[:, chosen].astype(np.float64).sum(axis=(2, 3))
+    total = sums @ values[chosen].astype(np.float64)
+    reader.bias = (reader.bias + total).astype(np.float32)
+
+
+def _plain(path: list[Node], reader: Node) -> bool:
+    """Say whether a constant map stays constant on the way to the reader, and inside it."""
+    assert reader.convolution is not None
+    return reader.convolution.padding == (0, 0) and not any(
+        isinstance(part.operation, Pooling) and part.operation.padding != (0, 0) for part in path
+    )
+
+
+def _weights(node: Node) -> NDArray[np.float32]:
+    assert node.weights is not None
+    return node.weights
+
+
+def apply(activation: Activation, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return an activation of numbers, by PyTorch."""
+    x = torch.from_numpy(np.ascontiguousarray(values))
+    a, b = activation.a, activation.b
+    functions = {
+        "none": lambda: x,
+        "clamp": lambda: x.clamp(a, b),
+        "leaky": lambda: functional.leaky_relu(x, a),
+        "sigmoid": lambda: x.sigmoid(),
+        "tanh": lambda: x.tanh(),
+        "silu": lambda: functional.silu(x),
+        "hardsigmoid": lambda: functional.hardsigmoid(x),
+        "hardswish": lambda: functional.hardswish(x),
+        "gelu": lambda: functional.gelu(x),
+        "gelu_tanh": lambda: functional.gelu(x, approximate="tanh"),
+    }
+    return np.asarray(functions[activation.name]().numpy())
