@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 from rvsm.files import replacing
@@ -25,7 +25,9 @@ def save(tree: Tree, path: Path) -> None:
     tensors, rest = split(tree)
     text = json.dumps(rest)
     with replacing(path) as temporary:
-        save_file(tensors, temporary, {"format": _FORMAT, "rest": text, "checksum": _checksum(tensors, text)})
+        # Not save_file, which gives a full disk an error of its own and the file permissions of its own.
+        about = {"format": _FORMAT, "rest": text, "checksum": _checksum(tensors, text)}
+        temporary.write_bytes(serialize(tensors, about))
 
 
 def load(path: Path) -> Tree:

@@ -15,7 +15,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as serialize
 from torch import Tensor
 
 from rvsm.files import remove_leftovers, replacing, write_text
@@ -103,7 +104,7 @@ class Run:
         """Return the metrics; a line that a kill cut short is left out."""
         file = self.folder / "metrics.jsonl"
         records = []
-        for line in file.read_text(encoding="utf-8", errors="replace").splitlines() if file.exists() else []:
+        for line in file.read_text(encoding="utf-8", errors="replace").split("\n") if file.exists() else []:
             try:
                 record = json.loads(line)
             except ValueError:
@@ -113,7 +114,14 @@ class Run:
         return records
 
     def rewind(self, step: int) -> None:
-        """Forget the metrics after a step, because the training goes on from there."""
+        """Forget what comes after a step, because the training goes on from there.
+
+        Metrics are removed. Checkpoints can only be damaged ones: they are put aside, since one that counts as the
+        newest would be kept in place of those to come.
+        """
+        for path in self.checkpoints():
+            if _age(path) > _age(self._checkpoint(step)):
+                path.replace(path.with_name(f"{path.name}.damaged"))
         kept = [record for record in self.metrics() if record.get("step", 0) <= step]
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
         write_text(lines, self.folder / "metrics.jsonl")
@@ -122,11 +130,12 @@ class Run:
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints, oldest first."""
-        return sorted((self.folder / "checkpoints").glob("step-*.safetensors"))
+        found = (self.folder / "checkpoints").glob("step-*.safetensors")
+        return sorted(found, key=_age)
 
     def save(self, step: int, state: Tree) -> Path:
         """Write a checkpoint and remove those that are no longer needed."""
-        path = self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
+        path = self._checkpoint(step)
         checkpoint.save(state, path)
         for old in self.checkpoints()[:-_KEPT]:
             old.unlink(missing_ok=True)
@@ -142,13 +151,16 @@ class Run:
                 complaints.append(str(error))
         return None, complaints
 
+    def _checkpoint(self, step: int) -> Path:
+        return self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
+
     # What came of it
 
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
         """Write the final weights, then the result, whose presence says that the run is finished."""
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
         with replacing(self.folder / "model.safetensors") as temporary:
-            save_file(tensors, temporary, {"format": "pt"})
+            temporary.write_bytes(serialize(tensors, {"format": "pt"}))
         write_text(json.dumps(dict(result), indent=1, ensure_ascii=False), self.folder / "result.json")
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
@@ -180,6 +192,11 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
     plain = unicodedata.normalize("NFKD", name).lower()
     words = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else " " for c in plain).split()
     return runs / f"{'-'.join(words).strip('.-')[:100] or 'run'}-s{seed}"
+
+
+def _age(checkpoint: Path) -> tuple[int, str]:
+    """Return what orders checkpoints by their step, of whatever length its number is."""
+    return len(checkpoint.name), checkpoint.name
 
 
 def _read(file: Path) -> dict[str, Any] | None:
