@@ -18,14 +18,13 @@ def find_callable(name: str) -> Callable[..., Any]:
     """
     module_name, colon, path = name.partition(":")
     if not (colon and all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")])):
-        raise ValueError(
-            f"a model of your own is named as module:callable, such as my_package.nets:small; got {name!r}"
-        )
+        raise ValueError(f"a model of your own is named as module:callable, for example nets:small, but is {name!r}")
     found: Any = _module(module_name)
     for part in path.split("."):
         if not hasattr(found, part):
-            here = [key for key, value in vars(found).items() if callable(value) and not key.startswith("_")]
-            raise ValueError(f"{name!r}: there is no {part!r}; callables there are {', '.join(here) or 'none'}")
+            near = getattr(found, "__dict__", {})
+            names = [key for key, value in near.items() if callable(value) and not key.startswith("_")]
+            raise ValueError(f"{name!r}: there is no {part!r}; callables there are {', '.join(names) or 'none'}")
         found = getattr(found, part)
     if not callable(found):
         raise ValueError(f"{name!r} must be a class or a function that makes a model but is a {type(found).__name__}")
