@@ -38,11 +38,8 @@ class Recorder(Callback):
                 self._handlers[number] = signal.signal(number, self._ask)
 
     def on_step(self, trainer: Trainer) -> None:
-        """Save when it is time, and stop when asked to."""
-        if self._stop:
-            self._save(trainer)
-            raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
-        if time.monotonic() - self._saved_at > 60 * self.minutes:
+        """Save when it is time, and stop when asked to; but the end of an epoch waits for its look, in `on_epoch`."""
+        if trainer.step % len(trainer.batches) and (self._stop or self._late):
             self._save(trainer)
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
@@ -51,7 +48,8 @@ class Recorder(Callback):
 
     def on_epoch(self, trainer: Trainer) -> None:
         """Save after an epoch, or after a few of them."""
-        if trainer.step == trainer.steps or round(trainer.epoch) % trainer.config.training.checkpoint_every == 0:
+        due = round(trainer.epoch) % trainer.config.training.checkpoint_every == 0
+        if due or trainer.step == trainer.steps or self._stop or self._late:
             self._save(trainer)
 
     def on_end(self, trainer: Trainer) -> None:
@@ -59,9 +57,15 @@ class Recorder(Callback):
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() - self._saved_at > 60 * self.minutes
+
     def _save(self, trainer: Trainer) -> None:
         self.run.save(trainer.step, trainer.state())
         self._saved_at = time.monotonic()
+        if self._stop:
+            raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self._stop:  # asked twice: the checkpoint before this step will do
