@@ -2,6 +2,7 @@
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -195,6 +196,15 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(
     with pytest.warns(UserWarning, match=r"cannot be kept .* set the environment variable RVSM_CACHE"):
         data = _load(source, decoder)
     assert len(data.train) == 6
+
+
+def test_others_may_read_it_if_the_umask_lets_them(source: Path, cache: Path) -> None:
+    old = os.umask(0o027)
+    try:
+        _load(source, Decoder())
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(_only(cache).stat().st_mode) == 0o640
 
 
 def _run(code: str, cache: Path) -> subprocess.Popen[str]:

@@ -20,9 +20,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rvsm.data.atomic import replacing
 from rvsm.data.dataset import Dataset
 from rvsm.data.images import Images
+from rvsm.files import replacing
 
 _FORMAT = 1
 _TENSORS = ("train.images", "train.labels", "test.images", "test.labels")
@@ -136,7 +136,10 @@ def _write(places: list[Path], state: str, dataset: Dataset) -> None:
     for place in places:
         try:
             with replacing(place) as temporary:
+                temporary.touch()
+                permissions = temporary.stat().st_mode  # what the umask allows; safetensors would let nobody else read
                 save_file(tensors, temporary, {"rvsm": json.dumps(head)})
+                temporary.chmod(permissions)
         except (OSError, SafetensorError) as error:
             problems.append(f"{place.parent}: {error}")
         else:

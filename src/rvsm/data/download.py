@@ -7,7 +7,7 @@ from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
-from rvsm.data.atomic import replacing
+from rvsm.files import replacing
 
 _TIMEOUT = 30.0
 _CHUNK = 1 << 20
