@@ -1,4 +1,4 @@
-"""A plot that is drawn twice, for light and dark pages, and saved for a paper."""
+"""A plot for light and dark pages, wide and narrow ones, and for a paper."""
 
 import base64
 import io
@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from cycler import cycler
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.files import replacing
@@ -20,7 +20,7 @@ from rvsm.files import replacing
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
 
-_LIGHT = {"ink": "#1f2328", "faint": "#d0d7de", "paper": "#ffffff"}
+_LIGHT = {"ink": "#1f2328", "faint": "#d0d7de", "paper": "#fffffe"}  # not quite white, so that white stays white
 _DARK = {"ink": "#d1d7e0", "faint": "#3d444d", "paper": "#151b23"}
 
 
@@ -31,7 +31,8 @@ class Figure:
     Attributes:
         name: the name of its files.
         caption: what to see in it, in a sentence or two.
-        draw: draws it onto an empty canvas; called once for each style and size.
+        draw: draws it onto an empty canvas; called once for each size. Ink and grid have the style's colours, which
+            change on dark pages; other colours are the same on both.
         size: width and height in inches.
         phone: width and height in inches on a narrow screen, where letters would else be too small; `draw` sees by
             the size of its canvas how many columns there is room for.
@@ -46,41 +47,56 @@ class Figure:
 
     def sources(self) -> tuple[str, str]:
         """Return the picture as two data addresses, for light and for dark pages."""
-        return self._source(self.size, dark=False), self._source(self.size, dark=True)
+        return _sources(self._wide)
 
     def phone_sources(self) -> tuple[str, str] | None:
         """Return the same for narrow screens, if there is such a picture."""
-        if self.phone is None:
-            return None
-        return self._source(self.phone, dark=False), self._source(self.phone, dark=True)
+        return None if self.phone is None else _sources(self._drawn(self.phone))
 
     def save(self, folder: Path) -> list[Path]:
         """Write the light picture as PNG and PDF, each in one piece, and return the files."""
         metadata: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"Creator": None, "CreationDate": None}}
         files = []
-        with self._canvas(self.size, dark=False) as canvas:
-            for ending, about in metadata.items():
-                file = folder / f"{self.name}.{ending}"
-                with replacing(file) as temporary:
-                    canvas.savefig(temporary, format=ending, dpi=150, metadata=about)
-                files.append(file)
+        for ending, about in metadata.items():
+            file = folder / f"{self.name}.{ending}"
+            with replacing(file) as temporary, _drawing():
+                self._wide.savefig(temporary, format=ending, dpi=150, metadata=about)
+            files.append(file)
         return files
 
-    def _source(self, size: tuple[float, float], *, dark: bool) -> str:
-        with self._canvas(size, dark=dark) as canvas:
-            FigureCanvasSVG(canvas)
-            file = io.BytesIO()
-            canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-        return "data:image/svg+xml;base64," + base64.b64encode(_smaller(file.getvalue())).decode()
+    @cached_property
+    def _wide(self) -> Canvas:
+        return self._drawn(self.size)
 
-    @contextmanager
-    def _canvas(self, size: tuple[float, float], *, dark: bool) -> Iterator[Canvas]:
-        with mpl.rc_context(_style(dark=dark)), warnings.catch_warnings():
-            # A browser has letters that the fonts here lack, and shows them.
-            warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+    def _drawn(self, size: tuple[float, float]) -> Canvas:
+        """Draw on a canvas, and place everything once for all formats, which takes longer than to draw."""
+        with _drawing():
             canvas = Canvas(figsize=size, layout="constrained")
             self.draw(canvas)
-            yield canvas
+            canvas.draw_without_rendering()
+            canvas.set_layout_engine("none")
+        return canvas
+
+
+def _sources(canvas: Canvas) -> tuple[str, str]:
+    """Return a picture as data addresses: as it is, and with the colours of a dark page in place of the light ones."""
+    file = io.BytesIO()
+    with _drawing():
+        canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    light = _smaller(file.getvalue())
+    dark = light
+    for name, colour in _LIGHT.items():
+        dark = dark.replace(colour.encode(), _DARK[name].encode())
+    first, second = ("data:image/svg+xml;base64," + base64.b64encode(svg).decode() for svg in (light, dark))
+    return first, second
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    with mpl.rc_context(_style()), warnings.catch_warnings():
+        # A browser has letters that the fonts here lack, and shows them.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+        yield
 
 
 def _smaller(svg: bytes) -> bytes:
@@ -88,9 +104,8 @@ def _smaller(svg: bytes) -> bytes:
     return re.sub(rb"\n\s*", b"\n", re.sub(rb"<!--.*?-->", b"", svg, flags=re.DOTALL))
 
 
-def _style(*, dark: bool) -> Any:
-    colours = _DARK if dark else _LIGHT
-    ink, faint = colours["ink"], colours["faint"]
+def _style() -> Any:
+    ink, faint = _LIGHT["ink"], _LIGHT["faint"]
     cycle = [*PALETTE[:-1], ink]
     return {
         "axes.edgecolor": faint,
@@ -102,7 +117,7 @@ def _style(*, dark: bool) -> Any:
         "axes.spines.top": False,
         "axes.titlecolor": ink,
         "axes.titlesize": "medium",
-        "figure.facecolor": colours["paper"],
+        "figure.facecolor": _LIGHT["paper"],
         "font.size": 10,
         "grid.color": faint,
         "grid.linewidth": 0.6,

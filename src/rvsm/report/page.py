@@ -1,0 +1,72 @@
+"""The page of runs: the table, the pictures, and what was run."""
+
+from collections.abc import Sequence
+
+from rvsm import __version__
+from rvsm.pages import Cell, Figure, Page, Section
+from rvsm.report import pictures
+from rvsm.report.configurations import Configuration
+from rvsm.report.lead import lead, task
+from rvsm.report.rows import Row, columns
+from rvsm.report.what import what_was_run
+
+
+def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[str]) -> Page:
+    """Return the page; parts for which there is nothing to show are left out."""
+    parts = [
+        Section(
+            "Results",
+            paragraphs=[_legend(listed)],
+            head=tuple(columns(listed)),
+            rows=[_cells(row) for row in _texts(listed)],
+            figures=_drawn(pictures.plane(found)),
+        ),
+        Section(
+            "The course of training",
+            figures=_drawn(pictures.accuracy(found), pictures.sparsity_and_gap(found), pictures.lagrangian(found)),
+        ),
+        Section("Where the zeros are", figures=_drawn(pictures.layers(found))),
+        Section("The weights", figures=_drawn(pictures.weights(found), pictures.channels(found))),
+    ]
+    kept = [part for part in parts if part.figures or part.rows]
+    return Page(
+        title=_title(found),
+        lead=lead(found),
+        sections=[*kept, what_was_run(found, notes)],
+        footer=f"Written by rvsm {__version__} from the records of the runs.",
+    )
+
+
+def figures(shown: Page) -> list[Figure]:
+    """Return the pictures of a page."""
+    return [figure for section in shown.sections for figure in section.figures]
+
+
+def _title(found: Sequence[Configuration]) -> str:
+    if len(found) == 1:
+        return found[0].name
+    tasks = list(dict.fromkeys(task(c) for c in found))
+    return f"{len(found)} ways to train {tasks[0]}" if len(tasks) == 1 else f"{len(found)} configurations"
+
+
+def _legend(listed: Sequence[Row]) -> str:
+    spread = " Numbers are mean ± standard deviation over the runs." if any(row.seeds > 1 for row in listed) else ""
+    if not any(row.seeds for row in listed):
+        return "The test images are looked at once, at the end; until a run is finished, it has no numbers here."
+    return (
+        "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
+        " of the sparse network u that was kept. Zeros are counted over the sparsified weights (convolutions and linear"
+        f" layers) and over all parameters.{spread}"
+    )
+
+
+def _texts(listed: Sequence[Row]) -> list[list[str]]:
+    return [[text(row) for text in columns(listed).values()] for row in listed]
+
+
+def _cells(texts: Sequence[str]) -> list[Cell]:
+    return [Cell(text, numeric=i > 0) for i, text in enumerate(texts)]
+
+
+def _drawn(*drawn: Figure | None) -> list[Figure]:
+    return [figure for figure in drawn if figure is not None]

@@ -1,0 +1,89 @@
+"""Norms of output channels: which filters are nearly or entirely gone."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Configuration
+from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, panels, sizes
+from rvsm.report.reading import Outcome
+
+_ORDER = ("rvsm", "admm")  # the paper compares these two
+
+
+def channels(found: Sequence[Configuration]) -> Figure | None:
+    """Draw the sorted norms of the output channels of one layer, RVSM beside ADMM."""
+    outcomes = {c: c.first.outcome for c in found if c.first.outcome is not None}
+    layer = _layer(list(outcomes.values()))
+    if layer is None:
+        return None
+    having = {c: o for c, o in outcomes.items() if layer in o.norms_w and layer in o.norms_u}
+    ordered = sorted(having.items(), key=lambda one: _rank(one[0].first.method))
+    shown = dict(ordered[:MOST])
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(shown))
+        for axes, (c, o) in zip(drawn, shown.items(), strict=True):
+            for norms, style, tint in ((o.norms_w[layer], "-", "C0"), (o.norms_u[layer], "--", "C1")):
+                if tint == "C0" or not c.dense:
+                    axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint)
+            zero, total = _gone(o)
+            axes.text(
+                0.97,
+                0.95,
+                f"{zero} of {total}\nchannels zero",
+                transform=axes.transAxes,
+                ha="right",
+                va="top",
+                fontsize=8,
+            )
+            axes.set_title(label(c.name))
+        drawn[0].set_ylim(0, None)
+        lowest(drawn, "channel, by size")
+        leftmost(drawn, "norm")
+        lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
+        canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
+
+    counts = {c.name: _gone(o) for c, o in shown.items()}
+    most = max(counts, key=lambda name: counts[name][0])
+    both = {c.first.method for c in shown} >= set(_ORDER)
+    told = (
+        "No network has a channel that is entirely zero, so none can be left out as a whole."
+        if not counts[most][0]
+        else f"Over all layers, {counts[most][0]} of {counts[most][1]} channels"
+        f"{f' of {most}' if len(counts) > 1 else ''} are zero; such a channel costs nothing to leave out."
+    )
+    size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 2.8)
+    return Figure(
+        "channel-norms",
+        f"The norms of the output channels of {layer}, the layer with the most channels, sorted"
+        " from the largest to the smallest: weights w (solid) before and sparse network u (dashed) after the threshold."
+        f" A drop to zero at the right is a channel that is gone. {told}"
+        f"{' RVSM and ADMM stand beside each other, as in the paper.' if both else ''}"
+        f"{' Of several seeds, the first is shown.' if any(len(c.readings) > 1 for c in shown) else ''}",
+        draw,
+        size,
+        phone,
+    )
+
+
+def _layer(outcomes: Sequence[Outcome]) -> str | None:
+    """Return the layer with the most channels that the most networks have."""
+    counts: dict[str, tuple[int, int]] = {}
+    for o in outcomes:
+        for name in o.norms_w.keys() & o.norms_u.keys():
+            networks, channels_ = counts.get(name, (0, 0))
+            counts[name] = (networks + 1, max(channels_, len(o.norms_w[name])))
+    return max(sorted(counts), key=lambda name: counts[name], default=None)
+
+
+def _gone(outcome: Outcome) -> tuple[int, int]:
+    """Return how many channels of all layers are zero in u, and how many there are."""
+    norms = [norm for layer in outcome.norms_u.values() for norm in layer]
+    return sum(norm == 0 for norm in norms), len(norms)
+
+
+def _rank(method: str) -> int:
+    return _ORDER.index(method) if method in _ORDER else len(_ORDER)

@@ -1,0 +1,63 @@
+"""The Lagrangian, where it may be compared with itself."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from matplotlib.figure import Figure as Canvas
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Configuration, Series, mean_series
+from rvsm.report.pictures.panels import MOST, colour, curves, label, leftmost, line, lowest, panels, sizes
+from rvsm.report.reading import Reading
+
+
+def lagrangian(found: Sequence[Configuration]) -> Figure | None:
+    """Draw the Lagrangian of RVSM against the epoch, for those with at least three looks at it with the same λ."""
+    of: dict[Configuration, list[Series]] = {}
+    for c in found:
+        series = [s for r in c.readings if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
+        if series:
+            of[c] = series
+    shown = dict(list(of.items())[:MOST])
+    if not shown:
+        return None
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(shown), sharey=False)
+        for axes, (c, series) in zip(drawn, shown.items(), strict=True):
+            curves(axes, series, colour=colour(c), line=line(c))
+            axes.set_title(label(c.name))
+        lowest(drawn, "epoch")
+        leftmost(drawn, "ℒ(w, u)")
+
+    rising = sum(_rises(mean_series(series)) for series in shown.values())
+    steps = sum(max(len(mean_series(series)) - 1, 0) for series in shown.values())
+    fell = (
+        f"It falls in each of the {steps} intervals between two looks"
+        if not rising
+        else f"It rises in {rising} of the {steps} intervals between two looks"
+    )
+    size, phone = sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
+    return Figure(
+        "lagrangian",
+        "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed; only there can its values be"
+        " compared, and not between panels. The theorem says that it falls with the full gradient; here f is the mean"
+        f" loss over the batches of an epoch. {fell}.",
+        draw,
+        size,
+        phone,
+    )
+
+
+def _comparable(reading: Reading) -> Series:
+    """Return the Lagrangian at the looks at which the λ of the end of the hold phase was in force."""
+    hold = reading.phases.get("hold")
+    if reading.phases and hold is None:
+        return []
+    looks = [k for k in reading.looks if k.lam and (hold is None or hold[0] < k.epoch <= hold[1])]
+    looks = [look for look in looks if look.lam == looks[-1].lam]
+    return [(look.epoch, look.lagrangian) for look in looks if look.lagrangian is not None]
+
+
+def _rises(series: Series) -> int:
+    return sum(after > before for (_, before), (_, after) in pairwise(series))

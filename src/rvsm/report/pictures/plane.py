@@ -1,0 +1,142 @@
+"""The plane of accuracy and sparsity, with every run as a point."""
+
+from collections.abc import Sequence
+from math import hypot
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Configuration
+from rvsm.report.numbers import Mean
+from rvsm.report.pictures.panels import NARROW, WIDE, colour, label, marker
+
+Box = tuple[float, float, float, float]
+"""Left, lower, right and upper edge."""
+
+_SPARSE = 0.95  # from here on, the points would crowd at the right of a linear axis
+
+
+def plane(found: Sequence[Configuration]) -> Figure | None:
+    """Draw the test accuracy of u against the share of zeros; None unless there are two finished runs."""
+    points = {c: [(o.sparsity, o.u) for o in c.outcomes if o.sparsity is not None and o.u is not None] for c in found}
+    shown = {c: pairs for c, pairs in points.items() if pairs}
+    runs = sum(map(len, shown.values()))
+    if runs < 2:
+        return None
+    logarithmic = max(s for pairs in shown.values() for s, _ in pairs) > _SPARSE
+    dense = next((c for c in shown if c.dense), None)
+
+    def x(sparsity: float) -> float:
+        return max(100 * (1 - sparsity), 1e-3) if logarithmic else 100 * sparsity
+
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.subplots()
+        if dense is not None:
+            mean = Mean.of(a for _, a in shown[dense])
+            assert mean is not None
+            axes.axhline(100 * mean.mean, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
+        centres: list[tuple[float, float, str]] = []
+        bars: list[tuple[float, float, float]] = []
+        for c, pairs in shown.items():
+            s, a = Mean.of(s for s, _ in pairs), Mean.of(a for _, a in pairs)
+            assert s is not None
+            assert a is not None
+            tint, form, spread = colour(c), marker(c), 100 * (a.std or 0.0)
+            for one, of in pairs if len(pairs) > 1 else ():
+                axes.plot(x(one), 100 * of, form, color=tint, markersize=4, alpha=0.5, linewidth=0)
+                bars.append((x(one), 100 * of, 0.0))
+            axes.errorbar(
+                x(s.mean), 100 * a.mean, yerr=spread, fmt=form, color=tint, markersize=8, capsize=3, linewidth=1.2
+            )
+            bars.append((x(s.mean), 100 * a.mean, spread))
+            centres.append((x(s.mean), 100 * a.mean, label(c.name, 24)))
+        _axes(axes, logarithmic=logarithmic)
+        _name(canvas, axes, centres, bars)
+
+    several = any(len(pairs) > 1 for pairs in shown.values())
+    return Figure(
+        "accuracy-sparsity",
+        "Test accuracy of the sparse network u against the share of its weights that are zero: up and to the right is"
+        f" better. {'Small points are single runs, large ones' if several else 'Points are single runs.'}"
+        f"{' the mean over the seeds, with one standard deviation up and down.' if several else ''}"
+        f"{f' The dotted line is {dense.name}, which is dense.' if dense is not None else ''}"
+        f"{' The axis of zeros is logarithmic in the weights that are left.' if logarithmic else ''}",
+        draw,
+        (WIDE, 4.6),
+        (NARROW, 4.2),
+    )
+
+
+def _axes(axes: Axes, *, logarithmic: bool) -> None:
+    axes.set(xlabel="zeros among the sparsified weights, %", ylabel="test accuracy of u, %")
+    axes.margins(0.12, 0.14)
+    axes.set_ylim(None, min(axes.get_ylim()[1], 100.5))
+    if logarithmic:
+        axes.set_xscale("log")
+        axes.invert_xaxis()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda left, _: f"{100 - left:.6g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        low, high = axes.get_xlim()
+        axes.set_xlim(max(low, -6), min(high, 106))
+
+
+def _name(
+    canvas: Canvas,
+    axes: Axes,
+    points: Sequence[tuple[float, float, str]],
+    bars: Sequence[tuple[float, float, float]],
+) -> None:
+    """Write a name at each point, where it covers the least of points, error bars and other names."""
+    texts = [
+        axes.annotate(name, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=9) for x, y, name in points
+    ]
+    canvas.draw_without_rendering()  # places the axes, after which sizes are known
+    canvas.set_layout_engine("none")
+    unit = canvas.dpi / 72
+    frame = axes.get_window_extent()
+    taken: list[Box] = []
+    for x, y, spread in bars:
+        (x0, y0), (x1, y1) = axes.transData.transform([(x, y - spread), (x, y + spread)])
+        taken.append((x0 - 5 * unit, y0 - 5 * unit, x1 + 5 * unit, y1 + 5 * unit))
+    for text, (x, y, _) in zip(texts, points, strict=True):
+        cx, cy = axes.transData.transform((x, y))
+        size = text.get_window_extent()
+        places = {
+            (dx, dy): (cx + dx * unit, cy + dy * unit, cx + dx * unit + size.width, cy + dy * unit + size.height)
+            for dx, dy in _places(size.width / unit, size.height / unit)
+        }
+        costs = {
+            offset: sum(_overlap(box, other) for other in taken)
+            + 50 * _outside(box, (frame.x0, frame.y0, frame.x1, frame.y1))
+            + unit * hypot(*offset)
+            for offset, box in places.items()
+        }
+        best = min(costs, key=lambda offset: costs[offset])
+        text.set_position(best)
+        text.set_verticalalignment("bottom")
+        taken.append(places[best])
+
+
+def _places(width: float, height: float) -> list[tuple[float, float]]:
+    """Return offsets in points of the lower left corner of a name, the preferred ones first."""
+    sides = [
+        (9.0, -height / 2),
+        (-width - 9, -height / 2),
+        *((dx, dy) for dy in (8.0, -8 - height) for dx in (-width / 2, 2.0, -width - 2)),
+    ]
+    return [*sides, *((dx, dy + step) for step in (height, -height, 2 * height, -2 * height) for dx, dy in sides)]
+
+
+def _outside(box: Box, frame: Box) -> float:
+    return sum(max(d, 0.0) for d in (frame[0] - box[0], frame[1] - box[1], box[2] - frame[2], box[3] - frame[3]))
+
+
+def _overlap(one: Box, other: Box) -> float:
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)

@@ -1,0 +1,129 @@
+"""The sizes of the weights before and after the threshold."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import matplotlib as mpl
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Configuration
+from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, panels, sizes
+from rvsm.report.reading import Histogram, Reading
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Two histograms of one run; the first is that of the end unless it is older."""
+
+    before: Histogram
+    after: Histogram | None
+    epoch: float | None
+    threshold: tuple[float, float] | None
+
+
+def weights(found: Sequence[Configuration]) -> Figure | None:
+    """Draw histograms of |w| and |u| on a logarithmic axis, a panel for each configuration."""
+    shown = dict([(c, sizes_) for c in found if (sizes_ := _read(c.first)) is not None][:MOST])
+    if not shown:
+        return None
+    used = [edge for one in shown.values() for h in (one.before, one.after) if h for edge in _used(h)]
+    limits = (min(used, default=1e-7), max(used, default=10.0))
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(shown), sharey=False)
+        for axes, (c, one) in zip(drawn, shown.items(), strict=True):
+            axes.stairs(one.before.counts, one.before.edges, color="C0", linewidth=1.4)
+            if one.after is not None:
+                axes.stairs(one.after.counts, one.after.edges, color="C1", fill=True, alpha=0.55)
+            if one.threshold is not None:
+                low, high = one.threshold
+                ink = mpl.rcParams["text.color"]
+                axes.axvspan(low, high, color=ink, alpha=0.15, linewidth=0)
+                for edge in {low, high}:
+                    axes.axvline(edge, color=ink, linestyle="--", linewidth=1)
+            axes.set_xscale("log")
+            axes.set_xlim(*limits)
+            axes.set_ylim(
+                0, 1.3 * max(1.0, *one.before.counts, *(one.after.counts if one.after else ()))
+            )  # for the text
+            axes.set_axisbelow(True)
+            axes.set_title(label(c.name))
+            axes.text(0.03, 0.96, _zeros(one), transform=axes.transAxes, va="top", fontsize=8)
+        lowest(drawn, "size of a weight")
+        leftmost(drawn, "weights in a bin")
+        lines = [Line2D([], [], color="C0"), Patch(color="C1", alpha=0.55), Line2D([], [], color="C6", linestyle="--")]
+        named = dict(zip(("w, before", "u, after", "threshold"), lines, strict=True))
+        if not any(one.after for one in shown.values()):
+            named.pop("u, after")
+        if not any(one.threshold for one in shown.values()):
+            named.pop("threshold")
+        canvas.legend(list(named.values()), list(named), loc="outside lower center", ncols=len(named))
+
+    older = {f"{one.epoch:g}": c.name for c, one in shown.items() if one.epoch is not None}
+    size, phone = sizes(len(shown), height=2.4 if len(shown) > 2 else 3.0)
+    crowded = any(one.before.counts[0] for one in shown.values())
+    marked = any(one.threshold for one in shown.values())
+    return Figure(
+        "weights-histogram",
+        "How many weights there are of each size, on a logarithmic axis: before the threshold (line) and after it"
+        " (filled). Zeros have no place on such an axis and are counted in words."
+        f"{' Weights to the left of the dashed line become zero.' if marked else ''}"
+        f"{' The first bin also holds all that are smaller.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
+        " A valley at the threshold means that few weights are in doubt.",
+        draw,
+        size,
+        phone,
+    )
+
+
+def _read(reading: Reading) -> _Sizes | None:
+    """Return the histograms at the end; where w has healed to u, those before that phase; else those so far."""
+    heal = reading.phases.get("heal")
+    looks = [k for k in reading.looks if k.histogram is not None and (heal is None or k.epoch <= heal[0])]
+    last = looks[-1] if looks else None
+    threshold = None
+    if last is not None and last.threshold and min(last.threshold) > 0:
+        threshold = (min(last.threshold), max(last.threshold))
+    outcome = reading.outcome
+    if outcome is None:
+        if last is None or last.histogram is None:
+            return None
+        return _Sizes(last.histogram, None, last.epoch, threshold)
+    if heal is not None and last is not None and last.histogram is not None:
+        return _Sizes(last.histogram, outcome.after, last.epoch, threshold)
+    if outcome.before is None:
+        return None
+    return _Sizes(outcome.before, outcome.after if reading.method != "dense" else None, None, threshold)
+
+
+def _zeros(one: _Sizes) -> str:
+    if one.after is None:
+        return f"zeros: {one.before.zeros:,}"
+    total = one.after.zeros + sum(one.after.counts)
+    return f"zeros: {one.before.zeros:,}\n → {one.after.zeros:,} ({100 * one.after.zeros / max(total, 1):.1f} %)"
+
+
+def _used(h: Histogram) -> list[float]:
+    """Return the edges between which nearly all weights are: a thousandth of them may be smaller."""
+    total = sum(h.counts)
+    if not total:
+        return []
+    edges = h.edges
+    first = next(i for i, running in enumerate(accumulate(h.counts)) if running > 0.001 * total)
+    last = max(i for i, n in enumerate(h.counts) if n)
+    return [edges[first], edges[last + 1]]
+
+
+def _told_older(older: dict[str, str]) -> str:
+    if not older:
+        return ""
+    epochs = " or ".join(older)
+    return f" Where zeros were fixed in a heal phase, or the run is not finished, w is that of epoch {epochs}."
+
+
+def _seeds(shown: dict[Configuration, _Sizes]) -> str:
+    return " Of several seeds, the first is shown." if any(len(c.readings) > 1 for c in shown) else ""

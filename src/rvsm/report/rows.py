@@ -1,0 +1,139 @@
+"""The table: a row for each configuration, with mean and spread over its seeds."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from rvsm.records import Run
+from rvsm.report.configurations import Configuration, configurations
+from rvsm.report.numbers import Mean
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of one configuration; None where no run is finished, or none says.
+
+    Attributes:
+        name: the configuration.
+        seeds: the number of finished runs, each with a seed of its own.
+        unfinished: the number of runs that are not finished.
+        accuracy_w: the test accuracy of the weights w at the end of training.
+        accuracy_u: the test accuracy of the sparse network u.
+        sparsity: the share of zeros over the sparsified weights.
+        sparsity_of_all: the share of zeros over all parameters.
+        nonzeros: parameters that are not zero.
+        minutes: the time of the training.
+
+    """
+
+    name: str
+    seeds: int
+    unfinished: int
+    accuracy_w: Mean | None
+    accuracy_u: Mean | None
+    sparsity: Mean | None
+    sparsity_of_all: Mean | None
+    nonzeros: Mean | None
+    minutes: Mean | None
+
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "configuration": lambda row: row.name,
+    "runs": lambda row: str(row.seeds),
+    "accuracy of w, %": lambda row: _percent(row.accuracy_w),
+    "accuracy of u, %": lambda row: _percent(row.accuracy_u),
+    "zeros, %": lambda row: _percent(row.sparsity),
+    "of all, %": lambda row: _percent(row.sparsity_of_all),
+    "nonzeros": lambda row: NOTHING if row.nonzeros is None else row.nonzeros.text(digits=0),
+    "minutes": lambda row: _minutes(row.minutes),
+    "unfinished": lambda row: str(row.unfinished),
+}
+"""The columns and what they show."""
+
+
+def rows(runs: Sequence[Run]) -> list[Row]:
+    """Return a row for each configuration: runs that differ in their seed only share one."""
+    return [row(c) for c in configurations(runs)[0]]
+
+
+def row(c: Configuration) -> Row:
+    """Return the row of a configuration."""
+    outcomes = c.outcomes
+    return Row(
+        name=c.name,
+        seeds=len(outcomes),
+        unfinished=c.unfinished,
+        accuracy_w=Mean.of(o.w for o in outcomes),
+        accuracy_u=Mean.of(o.u for o in outcomes),
+        sparsity=Mean.of(o.sparsity for o in outcomes),
+        sparsity_of_all=Mean.of(o.sparsity_of_all for o in outcomes),
+        nonzeros=Mean.of(o.nonzeros for o in outcomes),
+        minutes=Mean.of(None if o.seconds is None else o.seconds / 60 for o in outcomes),
+    )
+
+
+def columns(listed: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
+    """Return the columns that say something: that of unfinished runs only if there are any."""
+    return {name: text for name, text in COLUMNS.items() if name != "unfinished" or any(r.unfinished for r in listed)}
+
+
+def table(listed: Sequence[Row]) -> Table:
+    """Return the rows for a terminal of 80 columns: what the files have beyond that is left out."""
+    shown = {name: text for name, text in columns(listed).items() if name != "nonzeros"}
+    counts = {one.seeds for one in listed}
+    if len(counts) == 1:
+        shown.pop("runs")
+    shown["minutes"] = lambda row: _minutes(None if row.minutes is None else replace(row.minutes, std=None))
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(counts))
+    for i, name in enumerate(shown):
+        head = name.replace(" of ", "\nof ")
+        drawn.add_column(
+            head, justify="right" if i else "left", overflow="fold", no_wrap=i > 0, min_width=5 if i else 14
+        )
+    for one in listed:
+        drawn.add_row(*(escape(text(one)) for text in shown.values()))
+    return drawn
+
+
+def markdown(listed: Sequence[Row]) -> str:
+    """Return the rows as a table in Markdown."""
+    shown = columns(listed)
+    lines = ["| " + " | ".join(shown) + " |", "| --- |" + " ---: |" * (len(shown) - 1)]
+    lines += ["| " + " | ".join(_cell(text(one)) for text in shown.values()) + " |" for one in listed]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(listed: Sequence[Row]) -> str:
+    """Return the rows as JSON; shares are in [0, 1], and null is what is not known."""
+    return json.dumps([asdict(one) for one in listed], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _caption(counts: set[int]) -> str:
+    zeros = "Zeros are counted over the sparsified weights, and over all parameters."
+    if not any(counts):
+        return "No run is finished."
+    if counts == {1}:
+        return f"One run each: small differences may be chance. {zeros}"
+    runs = f"{max(counts)} runs each" if len(counts) == 1 else "the runs"
+    return f"Mean ± standard deviation over {runs}. {zeros}"
+
+
+def _cell(text: str) -> str:
+    """Return a text that neither ends a cell nor is read as HTML."""
+    for character in "\\|`*_[]":
+        text = text.replace(character, "\\" + character)
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _percent(mean: Mean | None) -> str:
+    return NOTHING if mean is None else mean.text(100, 2)
+
+
+def _minutes(mean: Mean | None) -> str:
+    return NOTHING if mean is None else mean.text(digits=2 if mean.mean < 10 else 1 if mean.mean < 100 else 0)
