@@ -59,6 +59,14 @@ def test_the_map_is_inside_the_theorem_below_the_bound_and_not_far_above() -> No
     assert (found.theta[inside] < found.margins).all()
     assert found.exceeded[inside].sum() == 0
     assert found.exceeded[~inside].max() > 0
+    assert found.empty[inside].max() == 0
+    assert found.empty[-1, -1] == 1
+
+
+@pytest.mark.parametrize("study", [outside.angle_map, outside.start_at_pi, beyond.finite_sample])
+def test_an_unknown_penalty(study) -> None:
+    with pytest.raises(ValueError, match="unknown penalty 'l3'; choose from l1, l0, tl1"):
+        study(penalty="l3")
 
 
 def test_a_large_threshold_empties_u() -> None:
@@ -76,18 +84,6 @@ def test_a_start_opposite_to_the_truth() -> None:
     assert torch.isfinite(found.norm).all()
 
 
-def test_masked_weights_are_closer_than_u() -> None:
-    found = outside.sparsity_study((0.2,), seeds=6, steps=200)
-    u, masked, _ = found.error[:, 0, 0]
-    assert masked < u
-    assert found.sparsity[0, 0, 0] > found.sparsity[2, 0, 0]
-
-
 def test_the_parts_of_the_error_add_up() -> None:
     errors = limit_errors("l1", torch.tensor([1e-3, 1e-2], dtype=torch.float64), d=4, k=2, seeds=3)
     torch.testing.assert_close(errors.total**2, errors.radial**2 + errors.angular**2)
-
-
-def test_an_unknown_penalty() -> None:
-    with pytest.raises(ValueError, match="unknown penalty"):
-        beyond.finite_sample(penalty="l3")

@@ -3,9 +3,11 @@
 import math
 
 import pytest
+import torch
 
 import rvsm
-from rvsm.theory import conditions
+from rvsm.theory import Setting, beta_bound, conditions, curvature, simulate
+from rvsm.theory.sweep import threshold_limit
 
 GOOD = {"eta": 0.2, "beta": 0.03, "lam": 0.003, "k": 4, "d": 10, "delta": 1.0}
 
@@ -60,15 +62,44 @@ def test_bad_input(change: dict, message: str) -> None:
         conditions(**GOOD | change)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"delta": "x"}, "delta must be a number between 0 and π but is 'x'"),
+        ({"k": "4"}, "k must be a number of patches, such as 4, but is '4'"),
+        ({"k": torch.tensor(4.0)}, "k must be one number of patches here but is tensor"),
+        ({"eta": "1"}, "eta must be a number > 0 but is '1'"),
+        ({"lam": None}, "lam must be a number > 0 but is None"),
+    ],
+)
+def test_input_of_the_wrong_type(change: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        conditions(**GOOD | change)
+
+
+def test_the_bound_on_beta_wants_numbers() -> None:
+    with pytest.raises(ValueError, match="must be ≥ 1 but is 0"):
+        beta_bound(k=0, delta=1.0)
+    with pytest.raises(ValueError, match="delta must be between 0 and π but is 4"):
+        beta_bound(k=2, delta=4)
+
+
+def test_the_threshold_that_keeps_u_is_the_one_that_the_limit_has() -> None:
+    """At a threshold just below the limit's entries u is not empty, just above it is."""
+    k, beta, d = 4, 0.05, 9
+    truth = torch.full((d,), 1 / 3, dtype=torch.float64)
+    for share, empty in ((0.99, False), (1.01, True)):
+        penalty = rvsm.L0(lam=1.0).with_threshold(share * float(threshold_limit(k=k, beta=beta, d=d)), 1 / beta)
+        path = simulate(Setting(penalty, k=k, beta=beta, eta=1.5), truth, 0.3 * truth, steps=500, empty_ok=True)
+        assert path.support[-1].any() != empty
+
+
 def test_descent_alone_does_not_meet_the_corrected_theorem() -> None:
     """At η = 2/(β+L⁺) the Lagrangian does not rise, but w need not come to rest."""
-    import torch
-
-    from rvsm.theory import Setting, curvature, simulate
-
     eta = 2 / (0.1 + float(curvature(2)))
     truth = torch.tensor([0.8, 0.6], dtype=torch.float64)
-    path = simulate(Setting(rvsm.L1(lam=0.2), k=2, beta=0.1, eta=eta), truth, 1.3 * truth, steps=500)
+    setting = Setting(rvsm.L1(lam=0.2), k=2, beta=0.1, eta=eta)
+    path = simulate(setting, truth, 1.3 * truth, steps=500, empty_ok=True)
     assert path.lagrangian.diff(dim=0).max() < 1e-12
     assert path.stationarity[-1] > 0.1
     assert not conditions(eta=eta, beta=0.1, lam=0.2, k=2, d=2, delta=1.0).met_as_corrected

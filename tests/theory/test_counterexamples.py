@@ -43,9 +43,16 @@ def test_3_the_bound_on_beta_is_sharp_at_twice_its_value(d: int, k: int) -> None
     assert first_turn(1.9, k=k, d=d) < 0 < first_turn(2.1, k=k, d=d)
 
 
+@pytest.mark.parametrize("norm", [0.5, 2.0])
+def test_3_twice_is_for_a_start_as_long_as_the_truth(norm: float) -> None:
+    assert first_turn(1.9 / norm, norm=norm) < 0 < first_turn(2.1 / norm, norm=norm)
+
+
 def test_4_beta_far_too_large() -> None:
     path, truth = beta_far_too_large(seeds=16)
     assert truth.shape == (16, 10)
+    assert path.steps.diff().max() == 1
+    assert path.stationarity[-1].max() < 1e-9
     stuck = path.theta[-1][path.stationarity[-1] < 1e-9]
     assert float(stuck.max()) > 1.9
 

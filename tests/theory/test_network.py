@@ -120,6 +120,14 @@ def test_bad_input() -> None:
             call(w, torch.ones(4), k=2)
         with pytest.raises(ValueError, match="k, the number of patches, must be ≥ 1 but is"):
             call(w, w, k=0.5)
+        with pytest.raises(TypeError, match="k must be a number of patches, such as 4, but is '4'"):
+            call(w, w, k="4")
+        with pytest.raises(TypeError, match="w must be a tensor of weights but is"):
+            call([1.0, 0.0], w[0], k=2)
+        with pytest.raises(ValueError, match=r"w must be a tensor of weights \[d\] or \[n, d\] but has the shape \(\)"):
+            call(torch.tensor(1.0), w[0], k=2)
+    with pytest.raises(TypeError, match="k must be one number of patches here"):
+        critical_points(w[0], k=torch.tensor([2.0, 4.0]))
     with pytest.raises(ValueError, match="truth must not be zero"):
         loss(w, zero, k=2)
     with pytest.raises(ValueError, match="one for each row"):

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 import rvsm
+import rvsm.theory.sweep as sweeps
 from rvsm.theory import EXPECTED, STATEMENTS, Sweep, Verdict, differences, network, run
+from rvsm.theory.statements import claims, corollaries, limit
+from rvsm.theory.sweep import Plan
 from rvsm.theory.verdict import Check, check, judge
 
 # The package has a function of the same name as the module.
@@ -18,6 +21,16 @@ simulation = sys.modules["rvsm.theory.simulate"]
 @pytest.fixture(scope="module")
 def sweep() -> Sweep:
     return Sweep(quick=True)
+
+
+# A mutant needs a sweep that can show it, not a large one.
+TINY = Plan((2, 6), (4,), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 6, 300)
+
+
+def tiny() -> Sweep:
+    sweep = Sweep(quick=True)
+    sweep.plan = TINY
+    return sweep
 
 
 def test_the_registry_and_the_expectations_have_the_same_keys() -> None:
@@ -48,8 +61,22 @@ def without_sine(w, truth, *, k, at=None):
     )
 
 
+def flat_far_away(w, truth, *, k, at=None):
+    """∇f without its part across w beyond θ = 2.5: f would have critical points there if its slope along w is zero."""
+    slope, theta = gradient(w, truth, k=k, at=at), network.angle(w, truth).unsqueeze(-1)
+    e = network.unit(w.double())
+    return torch.where(theta > 2.5, (slope * e).sum(-1, keepdim=True) * e, slope)
+
+
+def with_another_zero(w, truth, *, k, at=None):
+    """∇f with a dent along w near ‖w‖ = 5, so that its slope on the axis changes its sign twice more."""
+    r = w.double().norm(dim=-1, keepdim=True)
+    return gradient(w, truth, k=k, at=at) - 3 * torch.exp(-((r - 5) ** 2)) * w.double()
+
+
 gradient, loss, eigenvalues = network.gradient, network.loss, network.hessian_eigenvalues
-RVSM = rvsm.RVSM
+RVSM, cross_moment, l1_prox = rvsm.RVSM, network.cross_moment, rvsm.L1.prox
+curvature, bound_on_beta, threshold_limit = network.curvature, sweeps.beta_bound, sweeps.threshold_limit
 
 MUTANTS = {
     "gradient without its sine": (network, "gradient", without_sine, ["gradient", "corollary-1.1-identity"]),
@@ -57,7 +84,25 @@ MUTANTS = {
         network,
         "gradient",
         lambda w, truth, **more: 1.01 * gradient(w, truth, **more),
-        ["gradient", "corollary-1.1-identity"],
+        ["gradient", "corollary-1.1-identity", "differentiable"],
+    ),
+    "gradient without its part across w": (
+        network,
+        "gradient",
+        flat_far_away,
+        ["critical-points", "critical-points-k1"],
+    ),
+    "gradient with another zero on the axis": (
+        network,
+        "gradient",
+        with_another_zero,
+        ["critical-points", "critical-points-k1"],
+    ),
+    "loss that is smooth at 0": (
+        network,
+        "loss",
+        lambda w, truth, *, k, at=None: (w.double() - truth.double()).square().sum(dim=-1) / 2,
+        ["differentiable", "simploss"],
     ),
     "loss without its constant": (
         network,
@@ -81,6 +126,43 @@ MUTANTS = {
         "curvature",
         lambda k: 0.9 * network.coefficients(k)[0] / torch.as_tensor(k, dtype=torch.float64) ** 2,
         ["descent-step"],
+    ),
+    "a curvature too small in the sweep": (
+        sweeps,
+        "curvature",
+        lambda k: 0.9 * curvature(k),
+        ["quadratic-bound", "descent-amount"],
+    ),
+    "a floor of the norm that is too high": (
+        sweeps,
+        "norm_floor",
+        lambda *, k, beta: torch.ones_like(beta),
+        ["norm-grows-inside"],
+    ),
+    "a bound on beta too large in the sweep": (
+        sweeps,
+        "beta_bound",
+        lambda *, k, delta: 20 * bound_on_beta(k=k, delta=delta),
+        ["cone", "limit-gradient", "monotone-angle"],
+    ),
+    "a threshold too large to keep u": (
+        limit,
+        "threshold_limit",
+        lambda **at: 1.5 * threshold_limit(**at),
+        ["not-all-small"],
+    ),
+    "the same for the other penalties": (
+        corollaries,
+        "threshold_limit",
+        lambda **at: 2 * threshold_limit(**at),
+        ["corollary-1.2"],
+    ),
+    "a cap of no size": (claims, "_cap", lambda d, delta: 0.0, ["high-probability"]),
+    "an l1 that expands": (
+        rvsm.L1,
+        "prox",
+        lambda self, w, step: 1.3 * l1_prox(self, w, step),
+        ["shrinkage", "thresholding"],
     ),
     "l0's threshold without its 2": (
         rvsm.L0,
@@ -116,7 +198,7 @@ MUTANTS = {
         rvsm.RVSM,
         "_beta",
         lambda self, layer: layer.beta / 2,
-        ["moreau"],
+        ["moreau", "beta-bound"],
     ),
 }
 
@@ -125,9 +207,39 @@ MUTANTS = {
 def test_a_wrong_formula_is_caught(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, wrong, broken = MUTANTS[mutant]
     monkeypatch.setattr(owner, name, wrong)
-    sweep = Sweep(quick=True)
+    sweep = tiny()
     for key in broken:
         assert differences(run([key], sweep=sweep)), f"{key} does not see: {mutant}"
+
+
+def test_what_no_mutant_needs_is_right_in_the_tiny_sweep() -> None:
+    sweep = tiny()
+    keys = {key for *_, broken in MUTANTS.values() for key in broken}
+    assert differences(run(sorted(keys), sweep=sweep)) == []
+
+
+def test_twice_the_bound_on_beta_is_not_any_multiple(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "rvsm.theory.statements.theorem.beta_bound", lambda *, k, delta: 25 * bound_on_beta(k=k, delta=delta)
+    )
+    assert differences(run(["theorem-iii-angle-twice"], quick=True))
+
+
+def test_the_constant_of_the_triangle_is_sharp() -> None:
+    (verdict,) = run(["triangle"], quick=True)
+    assert 0 <= verdict.margin < 1e-3
+
+
+def test_runs_that_statements_share_are_made_once() -> None:
+    made = []
+
+    def make(*arguments, **options):
+        made.append((arguments, options))
+        return len(made)
+
+    sweep = Sweep(quick=True)
+    assert [sweep.once(make, 1, b=2), sweep.once(make, 1, b=2), sweep.once(make, 1, b=3)] == [1, 1, 2]
+    assert Sweep(quick=True).once(make, 1, b=2) == 3
 
 
 def test_a_check_of_nothing_or_of_nan_does_not_pass() -> None:

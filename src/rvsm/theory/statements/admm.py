@@ -29,8 +29,8 @@ def multiplier(sweep: Sweep) -> Verdict:
         where="Section 3.3",
         claim="the Lagrange multiplier tends to reduce the sparsity of the limit of uᵗ",
         printed=check(fewer, tolerance=-0.1),  # a tenth of a zero at least: no difference must not pass
-        evidence=f"d = 20, k = 4, {_size(sweep)['seeds']} truths, equal λ and β, mean zeros of u in RVSM/ADMM/exact ADMM:"
-        f" {shown}",
+        evidence=f"d = 20, k = 4, {_size(sweep)['seeds']} truths, equal λ and β, mean zeros of u in RVSM/ADMM/exact"
+        f" ADMM: {shown}",
     )
 
 

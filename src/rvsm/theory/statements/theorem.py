@@ -156,7 +156,7 @@ def _angles_beyond(multiple: float, seeds: int) -> tuple[Tensor, Tensor]:
                 beta = multiple * beta_bound(k=k, delta=delta)
                 eta = 1 / (beta + float(curvature(k)))
                 settings.append(Setting(make(0.9 / sqrt(10) * beta), k=k, beta=beta, eta=eta))
-        path = simulate(settings, truth, start, steps=1000, every=1000, tolerance=1e-10)
+        path = simulate(settings, truth, start, steps=1000, every=1000, tolerance=1e-10, empty_ok=True)
         ratios.append(path.theta[-1].flatten() / delta)
         left.append(path.stationarity[-1].flatten())
     return torch.cat(ratios), torch.cat(left)
