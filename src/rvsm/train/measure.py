@@ -10,6 +10,7 @@ from rvsm.data import Batches
 from rvsm.metrics import Statistics
 from rvsm.splitting import Method
 from rvsm.train.hardware import Placement
+from rvsm.train.randomness import random_state, set_random_state
 
 EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 """Edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
@@ -17,7 +18,8 @@ EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[str, float]:
-    """Return the accuracy and the mean cross-entropy, in eval mode."""
+    """Return the accuracy and the mean cross-entropy, in eval mode; random numbers that the model draws come back."""
+    before = random_state(placement.device)
     modes = {module: module.training for module in model.modules()}
     model.eval()
     correct = total = 0
@@ -33,6 +35,7 @@ def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[s
     finally:
         for module, mode in modes.items():
             module.training = mode
+        set_random_state(before, placement.device)
     return {"accuracy": correct / total, "loss": loss / total}
 
 
