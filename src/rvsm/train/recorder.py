@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
+import torch
+
 from rvsm.records import Run
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
@@ -62,7 +64,8 @@ class Recorder(Callback):
         return time.monotonic() - self._saved_at > 60 * self.minutes
 
     def _save(self, trainer: Trainer) -> None:
-        self.run.save(trainer.step, trainer.state())
+        if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # the next loss will tell if not
+            self.run.save(trainer.step, trainer.state())
         self._saved_at = time.monotonic()
         if self._stop:
             raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
