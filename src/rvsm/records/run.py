@@ -65,6 +65,8 @@ class Run:
             lock.acquire(timeout=0)
         except Timeout:
             raise ValueError(f"another process is training in {self.folder}; wait for it, or stop it") from None
+        except OSError as error:
+            raise ValueError(f"{self.folder} cannot be written to: {error.strerror}; give access to it") from None
         try:
             for folder in (self.folder, self.folder / "checkpoints"):
                 remove_leftovers(folder)

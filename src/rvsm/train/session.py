@@ -1,5 +1,7 @@
 """Start, resume and finish a run in its folder."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,8 @@ def start(
     if folder.is_file():
         raise ValueError(f"{folder} is a file; give a folder for the run")
     trainer = Trainer(config, data)  # before there is a folder, so that bad input leaves none
-    run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
+    with _writing(folder):
+        run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
     with run.locked():
         return _train(run, trainer, console, brief=brief)
 
@@ -42,13 +45,16 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
         config = config_of(run.config())
         state, complaints = run.newest()
         for complaint in complaints:
-            console.print(f"[yellow]{complaint}; the one before it is used", highlight=False)
+            _warn(console, complaint)
+        if complaints:
+            _warn(console, "the checkpoint before is used" if state else "no checkpoint is whole: the run begins anew")
         _compare_machines(run, config, console)
         trainer = Trainer(config, data)
         if state is not None:
-            trainer.load_state(state)
-        run.rewind(trainer.step)
-        console.print(f"{folder}: going on from step {trainer.step} of {trainer.steps}", highlight=False)
+            _load(trainer, state, folder)
+        with _writing(folder):
+            run.rewind(trainer.step)
+        _say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
         return _train(run, trainer, console, brief=brief)
 
 
@@ -69,20 +75,16 @@ def _train(run: Run, trainer: Trainer, console: Console, *, brief: bool) -> dict
         callbacks.append(TensorBoard(run.folder / "tensorboard"))
     trainer.callbacks = callbacks
     try:
-        trainer.run()
-    except StoppedError as stopped:
-        raise StoppedError(f"{stopped}; go on with: rvsm resume {run.folder}") from None
+        with _writing(run.folder):
+            trainer.run()
+            weights, result = finish(trainer)
+            run.finish(weights, result)
+    except KeyboardInterrupt as stopped:
+        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {run.folder}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
         raise DivergenceError(f"{error} {last}; start again with other options in a new folder.") from None
-    except OSError as error:
-        raise ValueError(
-            f"{run.folder} cannot be written to: {error.strerror or error}. Nothing before is lost: make room or give"
-            f" access, then go on with: rvsm resume {run.folder}"
-        ) from None
-    weights, result = finish(trainer)
-    run.finish(weights, result)
     return result
 
 
@@ -116,8 +118,44 @@ def _compare_machines(run: Run, config: Config, console: Console) -> None:
     then, now = run.about(), describe(place(config.training))
     changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
     if changed:
-        console.print(
-            f"[yellow]other machine or versions than at the start ({'; '.join(changed)}): the results will not be"
+        _warn(
+            console,
+            f"other machine or versions than at the start ({'; '.join(changed)}): the results will not be"
             " bit-identical to an unbroken run",
-            highlight=False,
         )
+
+
+def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
+    try:
+        trainer.load_state(state)
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"the checkpoint in {folder} does not fit what its config.toml describes; was the model or the data changed"
+            f" since? Change it back, or start again in a new folder ({' '.join(str(error).split())})"
+        ) from None
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Say what to do where the folder cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        there = (folder / "config.toml").exists()
+        raise ValueError(
+            f"{folder} cannot be written to: {error.strerror or error}. "
+            + (
+                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {folder}"
+                if there
+                else "Make room, give access, or give another --run FOLDER"
+            )
+        ) from None
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    """Print a line as it is: folders may have brackets in their names, and logs no width."""
+    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+
+def _warn(console: Console, text: str) -> None:
+    _say(console, text, "yellow")
