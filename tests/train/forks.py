@@ -1,0 +1,83 @@
+"""Trains in forked processes, each of which may kill itself at a given moment; see `Forks` in conftest.py.
+
+An order is a line of JSON with the words of ``rvsm`` and, if the process shall die, ``kill_at``: the number of the
+function call, Python's or C's, before which it kills itself, as kill -9 would. With ``within``, only calls made inside
+functions of that name are counted. The answer is a line of JSON with the exit status, the printed text and the number
+of calls.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class Clock:
+    """Counts calls, and kills the process when it is time."""
+
+    def __init__(self, kill_at: int | None, within: str | None) -> None:
+        self.calls, self.kill_at, self.within = 0, kill_at, within
+        self.depth = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if self.within is not None and frame.f_code.co_name == self.within and event in ("call", "return"):
+            self.depth += 1 if event == "call" else -1
+        if event in ("call", "c_call") and (self.within is None or self.depth > 0):
+            if self.calls == self.kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.calls += 1
+
+
+def obey(order: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        printed, counted = Path(folder, "printed"), Path(folder, "counted")
+        child = os.fork()
+        if not child:
+            os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), 1)
+            os.dup2(1, 2)
+            os._exit(_train(order, counted))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        calls = int(counted.read_text()) if counted.exists() else None
+        return {"status": status, "printed": printed.read_text(encoding="utf-8"), "calls": calls}
+
+
+def _train(order: dict[str, Any], counted: Path) -> int:
+    from rvsm.cli import main
+    from rvsm.train import session
+    from rvsm.train.recorder import Recorder
+
+    session.Recorder = partial(Recorder, minutes=order.get("minutes", 10))  # type: ignore[misc]
+    os.chdir(order.get("folder", "."))
+    clock = Clock(order.get("kill_at"), order.get("within"))
+    sys.setprofile(clock)
+    try:
+        code = main(order["words"])
+    finally:
+        sys.setprofile(None)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    counted.write_text(str(clock.calls))
+    return code
+
+
+def prepare() -> None:
+    """Import what the children will need, so that they need not."""
+    import rvsm.config
+    import rvsm.train
+    from rvsm.data import Digits
+
+    torch = sys.modules["torch"]
+    torch.set_num_threads(1)
+    Digits().load()
+    rvsm.config.read_config(flags=["--budget.sparsity", "0.5"])
+
+
+if __name__ == "__main__":
+    prepare()
+    for line in sys.stdin:
+        print(json.dumps(obey(json.loads(line))), flush=True)

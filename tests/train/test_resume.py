@@ -1,0 +1,287 @@
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from rvsm.config import Choice, Config, read_config
+from rvsm.data import Dataset
+from rvsm.records import Run
+from rvsm.train import Callback, StoppedError, Trainer, resume, session, start, start_or_resume
+from rvsm.train.recorder import Recorder
+
+TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
+
+
+class StopAt(Recorder):
+    """Asks itself to stop after a step, as Ctrl-C does."""
+
+    step = 0
+
+    def on_step(self, trainer: Trainer) -> None:
+        if trainer.step == self.step:
+            self._ask(2, None)
+        super().on_step(trainer)
+
+
+@pytest.fixture
+def stopped(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Config, int], tuple[Path, str]]:
+    """Train up to a step in a new folder, and return it with the sentence at the end."""
+
+    def go(config: Config, step: int) -> tuple[Path, str]:
+        folder = tmp_path / f"stopped-{step}"
+        with monkeypatch.context() as patch:
+            patch.setattr(StopAt, "step", step)
+            patch.setattr(session, "Recorder", StopAt)
+            with pytest.raises(StoppedError) as error:
+                start(config, folder, Console(file=io.StringIO()), digits)
+        return folder, str(error.value)
+
+    return go
+
+
+def go_on(folder: Path, data: Dataset) -> str:
+    text = io.StringIO()
+    resume(folder, Console(file=text, width=80), data)
+    return text.getvalue()
+
+
+def same_ending(one: Run, other: Run) -> None:
+    for name, w in one.weights().items():
+        assert torch.equal(w, other.weights()[name]), name
+    metrics = [[{k: v for k, v in r.items() if k not in TIMINGS} for r in run.metrics()] for run in (one, other)]
+    assert metrics[0] == metrics[1]
+    results = [{k: v for k, v in (run.result() or {}).items() if k != "seconds"} for run in (one, other)]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--optimizer.name", "adamw", "--training.accumulate", "2"],
+        ["--training.evaluate_every", "2", "--training.checkpoint_every", "2"],
+        ["--training.channels_last", "false", "--training.clip", "0.5"],
+        ["--training.precision", "bfloat16", "--augment.crop", "1", "--augment.cutout", "2"],
+        ["--training.validation", "0"],
+        ["--groups.name", "filter", "--penalty.name", "tl1"],
+        ["--budget.ramp", "1", "--budget.heal", "0", "--schedule.name", "onecycle"],
+    ],
+    ids=" ".join,
+)
+def test_bit_for_bit_from_any_step(flags: list[str], small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    config = small(*flags)
+    whole = train(config)
+    for step in (4, 6, 12):  # within an epoch, at the end of one, and at the very end
+        folder, message = stopped(config, step)
+        steps = 12 if config.training.validation else 15
+        assert message == f"stopped at step {step} of {steps}; go on with: rvsm resume {folder}"
+        assert f"{folder}: going on from step {step} of {steps}\n" in go_on(folder, digits)
+        same_ending(Run(folder), whole)
+
+
+METHODS = {
+    "dense": ["--method.name", "dense"],
+    "paper": ["--penalty.lam", "1e-4", "--method.beta", "0.1"],
+    "printed": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.order", "printed"],
+    "coupled": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.decoupled", "false"],
+    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.6", "--method.interval", "3"],
+    "proxsgd": ["--method.name", "proxsgd", "--penalty.name", "l1", "--penalty.lam", "1e-3"],
+    "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.8"],
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method(method: str, small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    config = small(*METHODS[method], target=False)
+    folder, _ = stopped(config, 5)
+    go_on(folder, digits)
+    same_ending(Run(folder), train(config))
+
+
+MODEL = """
+import random
+import numpy as np
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    # Draws from all three generators, and in evaluations too.
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.first, self.last = nn.Linear(64 * channels, 16), nn.Linear(16, classes)
+
+    def forward(self, x):
+        noise = 1 + 0.01 * random.random() + 0.01 * float(np.random.rand())
+        h = torch.relu(self.first(x.flatten(1))) * noise
+        return self.last(nn.functional.dropout(h, 0.3, training=True))
+
+def net(channels, classes):
+    return Net(channels, classes)
+"""
+
+
+@pytest.fixture
+def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = f"own_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return f"{name}:net"
+
+
+def own(name: str, *flags: str) -> Config:
+    words = ["--training.epochs", "3", "--training.batch", "256", "--budget.sparsity", "0.5", "--model.name", name]
+    return read_config(flags=[*words, *flags])
+
+
+def test_a_model_with_dropout_of_its_own(own_model: str, train: Any, stopped: Any, digits: Dataset) -> None:
+    config = own(own_model)
+    folder, _ = stopped(config, 6)
+    torch.manual_seed(999)
+    go_on(folder, digits)
+    same_ending(Run(folder), train(config))
+
+
+def test_looking_draws_nothing(own_model: str, train: Any) -> None:
+    often, seldom = (train(own(own_model, "--training.evaluate_every", every)) for every in ("1", "3"))
+    for name, w in often.weights().items():
+        assert torch.equal(w, seldom.weights()[name])
+
+
+# What is said
+
+
+def test_a_finished_run_is_left_alone(small: Any, train: Any, digits: Dataset) -> None:
+    run = train(small())
+    before = {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.name != "lock"}
+    assert resume(run.folder, Console(file=io.StringIO()), digits) == run.result()
+    assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.name != "lock"} == before
+
+
+def test_a_damaged_checkpoint(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 10)
+    newest = Run(folder).checkpoints()[-1]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    text = go_on(folder, digits)
+    assert f"{newest} cannot be read: " in text
+    assert "the checkpoint before is used\n" in text
+    assert "going on from step 8 of 12\n" in text
+    same_ending(Run(folder), train(small()))
+
+
+def test_all_checkpoints_damaged(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 10)
+    for path in Run(folder).checkpoints():
+        path.write_bytes(b"")
+    text = go_on(folder, digits)
+    assert text.count("cannot be read: ") == 2
+    assert "no checkpoint is whole: the run begins anew\n" in text
+    assert "is used" not in text
+    assert "going on from step 0 of 12\n" in text
+    same_ending(Run(folder), train(small()))
+
+
+def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    about = Run(folder).about()
+    (folder / "about.json").write_text(json.dumps({**about, "threads": 4}))
+    text = go_on(folder, digits)
+    assert "other machine or versions than at the start (threads 4 → 1): the results will not be bit-identical" in text
+
+
+def test_the_same_machine_is_not_mentioned(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    assert "other machine" not in go_on(folder, digits)
+
+
+def test_a_model_that_was_changed_meanwhile(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    file = folder / "config.toml"
+    file.write_text(file.read_text().replace("width = 4", "width = 5"))
+    with pytest.raises(ValueError, match=r"does not fit what its config\.toml describes; was the model") as error:
+        go_on(folder, digits)
+    assert "\n" not in str(error.value)
+
+
+def test_folders_with_brackets(small: Any, digits: Dataset, tmp_path: Path) -> None:
+    folder = tmp_path / "[/b] [90 %]"
+    start(small(), folder, Console(file=io.StringIO()), digits)
+    (folder / "result.json").unlink()
+    assert f"{folder}: going on from step 0" in go_on(folder, digits)
+
+
+def test_conflicts(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    console = Console(file=io.StringIO())
+    run = train(small())
+    with pytest.raises(ValueError, match=r"is finished; see it with: rvsm report .*, or give another --run FOLDER"):
+        start(small(), run.folder, console, digits)
+    with pytest.raises(
+        ValueError, match=r"other options \(training\.epochs 3 → 4\); give another --run FOLDER, or remove"
+    ):
+        start(small("--training.epochs", "4"), run.folder, console, digits)
+    with pytest.raises(ValueError, match=r"other options \(seed 0 → 1\)"):
+        start_or_resume(small("--seed", "1"), run.folder, console, digits)
+    folder, _ = stopped(small(), 5)
+    with pytest.raises(ValueError, match="holds this run, unfinished; go on with: rvsm resume"):
+        start(small(), folder, console, digits)
+    assert start_or_resume(small(), folder, console, digits)["steps"] == 12
+    file = run.folder / "config.toml"
+    with pytest.raises(ValueError, match=r"config\.toml is a file; give a folder for the run"):
+        start(small(), file, console, digits)
+
+
+def test_bad_input_leaves_no_folder(tmp_path: Path, digits: Dataset) -> None:
+    config = read_config(flags=["--model.name", "lenet5", "--budget.sparsity", "0.5"])
+    broken = replace(config, model=Choice("torch.nn:Linear", {"in_features": 3, "out_features": 3}))
+    with pytest.raises(ValueError, match="cannot take images"):
+        start(broken, tmp_path / "a", Console(), digits)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_second_process_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    with Run(folder).locked(), pytest.raises(ValueError, match=r"another process is training in .*; wait for it"):
+        go_on(folder, digits)
+    go_on(folder, digits)
+
+
+def test_seconds_add_up(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 6)
+    state, _ = Run(folder).newest()
+    assert state is not None
+    go_on(folder, digits)
+    seconds = [record["seconds"] for record in Run(folder).metrics()]
+    assert seconds == sorted(seconds)
+    assert seconds[-1] > state["seconds"]
+
+
+def test_a_callback_hears_everything_in_order(small: Any, digits: Dataset) -> None:
+    heard: list[str] = []
+
+    class Listener(Callback):
+        def on_start(self, trainer: Trainer) -> None:
+            heard.append("start")
+
+        def on_step(self, trainer: Trainer) -> None:
+            heard.append(f"step {trainer.step}")
+
+        def on_record(self, trainer: Trainer, record: Any) -> None:
+            heard.append(f"record {record['step']}")
+
+        def on_epoch(self, trainer: Trainer) -> None:
+            heard.append(f"epoch {trainer.epoch:g}")
+
+        def on_end(self, trainer: Trainer) -> None:
+            heard.append("end")
+
+    Trainer(small("--training.epochs", "2", "--training.evaluate_every", "2"), digits, [Listener()]).run()
+    steps = [f"step {i}" for i in range(1, 9)]
+    assert heard == ["start", *steps[:4], "epoch 1", *steps[4:], "record 8", "epoch 2", "end"]
