@@ -48,3 +48,16 @@ def test_a_file_of_a_picture(tmp_path) -> None:
     png, pdf = phase_portrait().save(tmp_path)
     assert 10_000 < png.stat().st_size < 300_000
     assert pdf.exists()
+
+
+def test_the_cells_where_u_is_empty_are_hatched_and_no_others() -> None:
+    from matplotlib.patches import Rectangle
+
+    from rvsm.theory.outside import angle_map
+    from rvsm.theory.pictures.hypotheses import beta_and_start
+
+    canvas = Canvas()
+    beta_and_start(True).draw(canvas)
+    hatched = [patch for patch in canvas.axes[0].patches if isinstance(patch, Rectangle) and patch.get_hatch()]
+    empty = int((angle_map(multiples=8, margins=7, seeds=4).empty > 0.5).sum())
+    assert 0 < len(hatched) == empty < 20

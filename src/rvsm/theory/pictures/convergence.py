@@ -66,7 +66,7 @@ def rate(quick: bool = False) -> Figure:
             axes.set(title=LABELS[name], xlabel="steps T", ylim=(1e-25, 10))
             axes.minorticks_off()
         panels[0].set_ylabel("smallest ‖∇ℒ‖² among the first T")
-        panels[0].legend(fontsize=8, loc="lower left")
+        canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8)
 
     return Figure(
         "rate",

@@ -21,7 +21,7 @@ def finite_samples(quick: bool = False) -> Figure:
         axes.plot([], [], "o", color=PALETTE[0], label="one sample")
         axes.loglog(sizes, guide, color=PALETTE[1], label="∝ 1/√N")
         axes.set(xlabel="inputs N", ylabel="‖w̄(N) − w̄‖", xticks=study.sizes, xticklabels=map(str, study.sizes))
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
         axes.legend()
 
     return Figure(
@@ -55,8 +55,7 @@ def batches(quick: bool = False) -> Figure:
             xticklabels=map(str, study.batches),
         )
         right.legend(fontsize=8)
-        for axes in (left, right):
-            axes.minorticks_off()
+        right.xaxis.minorticks_off()
 
     return Figure(
         "mini-batches",

@@ -2,9 +2,10 @@
 
 from math import pi
 
-import numpy as np
+import torch
 from matplotlib.figure import Figure as Canvas
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
+from torch import Tensor
 
 from rvsm.pages import PALETTE, Figure
 from rvsm.theory.outside import angle_map, start_at_pi, threshold_study
@@ -17,14 +18,13 @@ def beta_and_start(quick: bool = False) -> Figure:
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
-        x, y = study.multiples.numpy(), study.margins.numpy()
-        mesh = axes.pcolormesh(x, y, study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis", shading="nearest")
+        x, y = _edges(study.multiples.log()).exp().numpy(), _edges(study.margins).numpy()
+        mesh = axes.pcolormesh(x, y, study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis")
         bar = canvas.colorbar(mesh, ax=axes)
         bar.set_label(f"largest limit angle θ̄ of {study.seeds} runs")
-        hollow = np.ma.masked_less(study.empty.T.numpy(), 0.5)
-        cells = axes.pcolor(x, y, hollow, hatch="//", edgecolor="white", linewidth=0, shading="nearest")
-        cells.set_array(None)
-        cells.set_facecolor("none")
+        for i, j in (study.empty > 0.5).nonzero().tolist():
+            size = (x[i + 1] - x[i], y[j + 1] - y[j])
+            axes.add_patch(Rectangle((x[i], y[j]), *size, fill=False, hatch="//", edgecolor="white", linewidth=0))
         bound = axes.axvline(1, color=PALETTE[1], linewidth=2, linestyle="--")
         axes.set(xscale="log", xlabel="β / bound for this start", ylabel="δ = π − θ⁰")
         axes.grid(visible=False)
@@ -35,14 +35,19 @@ def beta_and_start(quick: bool = False) -> Figure:
 
     return Figure(
         "beta-and-start",
-        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10, λ/β = .5/√d). Left of the dashed line the"
-        " theorem holds, and the limit is close to w* (dark). To its right the bound still has some slack; beyond it,"
-        " bright cells are runs that have stopped near the opposite of w*. In the hatched corner λ = μβ is so large"
-        " that u empties: then only a short w along w* is stationary, so its angle is small though the network is not"
-        " learned.",
+        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10, λ/β = .5/√d). Left of the dashed line the theorem"
+        " holds, and the limit is close to w* (dark). To its right the bound still has some slack; beyond it, bright"
+        " cells are runs that have stopped near the opposite of w*. In the hatched corner λ is so large that u ends empty"
+        " in most runs: then only a short w along w* is stationary, so its angle is small though nothing is learned.",
         draw,
         size=(7.0, 4.6),
     )
+
+
+def _edges(middles: Tensor) -> Tensor:
+    """Return the edges of cells from their middles, which are evenly spaced."""
+    half = (middles[1] - middles[0]) / 2
+    return torch.cat([middles - half, middles[-1:] + half])
 
 
 def threshold(quick: bool = False) -> Figure:

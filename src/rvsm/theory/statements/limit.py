@@ -29,7 +29,7 @@ def equilibrium(sweep: Sweep) -> Verdict:
     gap, off = torch.cat(turned).max(), torch.cat(outside).max()
     return judge(
         "equilibrium",
-        where="Proof of Theorem 1, eqs. (EquilibriumCondition), (ParallelCondition)",
+        where="Proof of Theorem 1, equilibrium and parallel conditions",
         claim="c₂w* + βū is parallel to w̄ at the limit, c₂ = (π−θ)/(kπ); so w̄, ū and w* are co-planar",
         printed=check(1 - gap / CONVERGED) & check(1 - off / CONVERGED),
         evidence=f"{sum(map(len, turned))} limits: angle between the two ≤ {float(gap):.1e}; β times the part of ū"
