@@ -14,7 +14,7 @@ from rvsm.runtime.plan import Plan
 from rvsm.runtime.program import Program
 
 
-def compile(  # noqa: A001 - the name that users write is rvsm.compile
+def compile(
     model: nn.Module, example_input: Tensor | Sequence[Tensor], *, threads: int | None = None
 ) -> Program | MixedProgram:
     """Return a program that computes what ``model`` does, faster where its weights are zero.
@@ -33,6 +33,7 @@ def compile(  # noqa: A001 - the name that users write is rvsm.compile
     >>> program = rvsm.lowering.compile(model, torch.zeros(1, 1, 8, 8))
     >>> program(torch.zeros(5, 1, 8, 8)).shape
     torch.Size([5, 4, 6, 6])
+
     """
     examples = _checked(model, example_input)
     captured = capture(model, examples)
@@ -102,5 +103,3 @@ def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tupl
     if not examples or not all(isinstance(x, Tensor) and x.ndim > 0 for x in examples):
         raise TypeError("example_input must be a tensor, or a tuple of tensors, with the batch first")
     return tuple(x.detach().to("cpu") for x in examples)
-
-

@@ -37,7 +37,9 @@ def divide(captured: Captured) -> list[Part]:
     depth: dict[fx.Node, int] = dict.fromkeys([*captured.inputs, *captured.tensors], 0)
     torch_parts: dict[int, TorchPart] = {}
     members: dict[int, list[fx.Node]] = {}
-    for node in captured.nodes:  # native parts have odd depths, and a value enters at a larger depth than it was made at
+    for (
+        node
+    ) in captured.nodes:  # native parts have odd depths, and a value enters at a larger depth than it was made at
         if node not in needed:
             continue
         native = node in made

@@ -27,8 +27,11 @@ def remove_identities(draft: Draft) -> None:
     """Forget nodes that give what they get, and flattenings of a single position."""
     for node in list(draft.nodes):
         plain = isinstance(node.operation, Pointwise) and node.operation.operation == "none"
-        if (plain and node.operation.activation == NOTHING) or (  # type: ignore[union-attr]
-            isinstance(node.operation, Flattening) and node.sources[0].shape[1:] == (1, 1)
+        if (
+            (plain and node.operation.activation == NOTHING)
+            or (  # type: ignore[union-attr]
+                isinstance(node.operation, Flattening) and node.sources[0].shape[1:] == (1, 1)
+            )
         ):
             draft.exchange(node, node.sources[0])
 

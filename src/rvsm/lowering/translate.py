@@ -60,7 +60,10 @@ def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any]) 
             return None
         if made.operation is not None:
             made.operation.shape([source.shape for source in made.sources])
-    except (TypeError, ValueError):  # a form of the operation that the runtime does not have, or a size beyond its limits
+    except (
+        TypeError,
+        ValueError,
+    ):  # a form of the operation that the runtime does not have, or a size beyond its limits
         return None
     same = made.shape == shaped[0]
     made.flat = shaped[1]

@@ -12,7 +12,7 @@ from rvsm.runtime.packing import Floats
 from rvsm.runtime.steps import Step
 
 REPEATS = 3
-SPARSE_BELOW = 0.05  # densities at which there is nothing to ask
+SPARSE_BELOW = 0.1  # densities at which there is nothing to ask
 DENSE_ABOVE = 0.9
 
 

@@ -101,9 +101,7 @@ def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool,
     for block, members in blocks.items():
         for variant, tiles in _tilings(site, taps, block):
             passes = _passes(site, variant, weights, inputs, dense)
-            packed = pack(
-                weights, bias, members, offsets, group_bytes, groups=o.groups, passes=passes, dense=dense
-            )
+            packed = pack(weights, bias, members, offsets, group_bytes, groups=o.groups, passes=passes, dense=dense)
             some = tiles[: max(1, 64 // variant.vectors)] if sample else tiles
             result.append(_step(site, taps, variant, some, packed))
     return result
@@ -131,9 +129,20 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         "ranges": thread_ranges(len(tiles), packed, site.threads),
         "parameters": parameters(activation),
     }
-    note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (f", {packed.passes} passes" * (packed.passes > 1))
+    note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (
+        f", {packed.passes} passes" * (packed.passes > 1)
+    )
     outputs = len(tiles) * variant.vectors * len(packed.channels)
-    return Step(variant.name, lambda: convolution(variant), SLOTS, arguments, meet=False, note=note, outputs=outputs)
+    return Step(
+        variant.name,
+        lambda: convolution(variant),
+        SLOTS,
+        arguments,
+        meet=False,
+        note=note,
+        outputs=outputs,
+        tiles=len(tiles),
+    )
 
 
 def _passes(site: Site, variant: Variant, weights: Floats, inputs: int, dense: bool) -> int:
@@ -161,13 +170,10 @@ def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[n
     result = []
     for y0, y1, r in _bands(g.height, rows):
         for x0, x1, c in _bands(g.width, columns):
-            places = [
-                (y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x))
-                for y in range(y0, y1, r)
-                for x in range(x0, x1, c)
-            ]
+            y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
+            places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
             variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False)
-            result.append((variant, np.array(places, dtype=np.int64).view(np.uint8).reshape(len(places), -1)))
+            result.append((variant, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
 
 
@@ -190,12 +196,14 @@ def _bands(size: int, part: int) -> list[tuple[int, int, int]]:
 
 def _positions(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[np.uint8]]]:
     """Cut the rows of the output, border included, into vectors; masks keep the border as it is."""
-    g, lanes = site.y.geometry, site.machine.lanes
+    g = site.y.geometry
     length = (g.height - 1) * g.pitch + g.width
-    vectors = -(-length // lanes)
     limit = {1: 12, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
-    columns = min(range(1, min(limit[block], vectors) + 1), key=lambda c: (-(-vectors // c) * (c + 2), -c))
-    tiles = -(-vectors // columns)
+    lanes, columns = min(
+        ((lanes, columns) for lanes in site.machine.widths for columns in range(1, limit[block] + 1)),
+        key=lambda size: (_effort(length, *size, block), -size[1]),
+    )
+    tiles = -(-length // (lanes * columns))
     variant = Variant(lanes, 1, columns, block, 1, _activation(site), True)
     places = np.arange(tiles, dtype=np.int64) * columns * lanes * 4
     table = np.zeros((tiles, variant.tile_bytes), dtype=np.uint8)
@@ -207,6 +215,17 @@ def _positions(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArra
     masks[:, :, : bits.shape[2]] = bits
     table[:, 16 : 16 + 2 * columns] = masks.reshape(tiles, -1)
     return [(variant, table)]
+
+
+def _effort(length: int, lanes: int, columns: int, block: int) -> float:
+    """Return about how many cycles a record takes over the whole map.
+
+    A vector that crosses a cache line is loaded in two pieces, which is nearly always so with 64 bytes. Two vectors of 64
+    bytes can be loaded in a cycle, or up to three smaller ones.
+    """
+    tiles = -(-length // (lanes * columns))
+    loads = columns * (1 + (4 * lanes - 4) / 64) / (2 if lanes == 16 else 2.4) + (1 + block) / 3
+    return tiles * max(loads, columns * block / 2)
 
 
 def _activation(site: Site) -> str:

@@ -70,6 +70,4 @@ def describe(path: str | os.PathLike[str]) -> Description:
         for k, w in plan.weights.items()
     )
     outputs = tuple(plan.shapes[output.value] for output in plan.outputs)
-    return Description(
-        str(path), Path(path).stat().st_size, plan.inputs, outputs, len(plan.operations), layers
-    )
+    return Description(str(path), Path(path).stat().st_size, plan.inputs, outputs, len(plan.operations), layers)

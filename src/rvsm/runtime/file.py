@@ -12,8 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rvsm.runtime.operations import Convolution
-from rvsm.runtime.plan import MAX_OPERATIONS, Plan
+from rvsm.runtime.operations import Convolution, whole
+from rvsm.runtime.plan import Plan
 from rvsm.runtime.weights import Weights
 
 VERSION = 1
@@ -29,8 +29,9 @@ def write(plan: Plan, path: Path) -> None:
         tensors[f"{k}.bits"] = weights.bits
         tensors[f"{k}.values"] = weights.values
         tensors[f"{k}.bias"] = plan.biases[k]
-    graph = json.dumps(plan.describe(), separators=(",", ":"), ensure_ascii=False)
-    replace(path, save(tensors, {"format": "rvsm", "version": str(VERSION), "graph": graph}))
+    # One entry of metadata: several would be written in any order, and equal networks in different files.
+    graph = json.dumps({"version": VERSION, **plan.describe()}, separators=(",", ":"), ensure_ascii=False)
+    replace(path, save(tensors, {"rvsm": graph}))
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -71,28 +72,26 @@ def read(path: Path) -> Plan:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _graph(metadata: dict[str, str]) -> object:
-    if metadata.get("format") != "rvsm":
+def _graph(metadata: dict[str, str]) -> dict[str, Any]:
+    if set(metadata) != {"rvsm"}:
         raise ValueError("it is a safetensors file, but not one of rvsm")
-    version = metadata.get("version", "")
-    if not (version.isascii() and version.isdigit() and len(version) < 10):
-        raise ValueError(f"its version is {version!r:.40}, which is not a number")
-    if int(version) > VERSION:
-        raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")
-    text = metadata.get("graph", "")
+    text = metadata["rvsm"]
     if len(text) > MAX_GRAPH:
         raise ValueError(f"its graph has {len(text)} characters; at most {MAX_GRAPH} are read")
     try:
-        return json.loads(text)
+        graph = json.loads(text)
     except (ValueError, RecursionError):
         raise ValueError("its graph is not JSON") from None
+    if not isinstance(graph, dict):
+        raise ValueError("its graph is not a table")
+    version = whole(graph.pop("version", None), "its version", 1, 10**9)
+    if version > VERSION:
+        raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")
+    return graph
 
 
-def _plan(graph: object, tensors: dict[str, NDArray[Any]]) -> Plan:
+def _plan(graph: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Plan:
     """Put graph and tensors together; the shapes of the weights follow from the graph."""
-    operations = graph.get("operations") if isinstance(graph, dict) else None
-    if not isinstance(operations, list) or len(operations) > MAX_OPERATIONS:
-        raise ValueError("the graph has no list of operations")
     bare = Plan.read(graph, {}, {}, complete=False)
     weights, biases = {}, {}
     expected = set()

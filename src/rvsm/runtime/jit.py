@@ -17,6 +17,11 @@ class Machine:
     registers: int
     name: str
 
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The vectors that small maps may use."""
+        return (16, 8) if self.lanes == 16 else (self.lanes,)
+
 
 class _Compiler:
     def __init__(self) -> None:
@@ -53,7 +58,7 @@ class _Compiler:
 
     def _compile(self, texts: dict[str, str]) -> None:
         llvm = self._llvm
-        module = llvm.parse_assembly("\n\n".join([declarations(self.machine.lanes), *texts.values()]))
+        module = llvm.parse_assembly("\n\n".join([*map(declarations, self.machine.widths), *texts.values()]))
         module.triple = llvm.get_process_triple()
         module.data_layout = str(self._target.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=1)
@@ -64,6 +69,7 @@ class _Compiler:
         self._engine.finalize_object()
         for name in texts:
             self._addresses[name] = self._engine.get_function_address(name)
+
 
 @cache
 def _compiler() -> _Compiler:

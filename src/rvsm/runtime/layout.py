@@ -8,12 +8,18 @@ another and its border stays zero, and maps that are added lie alike.
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rvsm.runtime.operations import Convolution
 from rvsm.runtime.plan import Plan
 
 ALIGNMENT = 64
 MAX_ARENA = 1 << 32
+
+Index = TypeVar("Index", int, NDArray[np.int64])
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Geometry:
         """Bytes from channel to channel."""
         return self.row * (self.height + 2 * self.pad_y)
 
-    def at(self, y: int, x: int) -> int:
+    def at(self, y: Index, x: Index) -> Index:
         """Return the place of a position in its plane, in bytes; the border begins at (−pad_y, −pad_x)."""
         return (y + self.pad_y) * self.row + 4 * self.unit * (x + self.pad_x)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+SHARED = 0.25  # share of the channels that must have their pattern in common with others
+
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -55,7 +57,10 @@ def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
     blocks: dict[int, list[list[int]]] = defaultdict(list)
     for channels in alike.values():
         _cut(channels, blocks)
-    return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if size in blocks}
+    shared = 4 * len(blocks[4]) + 2 * len(blocks[2])
+    if shared < SHARED * len(weights):  # chance: not worth another kernel
+        return {1: np.arange(len(weights), dtype=np.int64)[:, None]}
+    return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if blocks[size]}
 
 
 def _cut(channels: list[int], blocks: dict[int, list[list[int]]]) -> None:

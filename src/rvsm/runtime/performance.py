@@ -14,6 +14,7 @@ from rvsm.runtime.kernels import player
 from rvsm.runtime.team import team
 
 Floats = NDArray[np.float32]
+LONG = 0.25  # seconds: more is not spent on measuring
 QUICK = 100e-6  # seconds: a chunk that takes less is not worth waking helpers for
 
 
@@ -75,7 +76,10 @@ class Stage:
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> float:
-        """Time one chunk on this thread and remember it."""
+        """Time one chunk on this thread and remember it; a large network is not run for that, only estimated."""
+        if self.native.work > LONG:
+            self.chunk_seconds = self.native.work
+            return self.chunk_seconds
         count = min(self.native.images, len(inputs[0]))
         seconds = []
         for _ in range(repeats):

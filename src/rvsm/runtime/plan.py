@@ -109,8 +109,7 @@ class Plan:
         """Return the graph as JSON data; ``read`` is the inverse."""
         return {
             "inputs": [
-                {"shape": list(shape), "flat": flat}
-                for shape, flat in zip(self.inputs, self.flat_inputs, strict=True)
+                {"shape": list(shape), "flat": flat} for shape, flat in zip(self.inputs, self.flat_inputs, strict=True)
             ],
             "operations": [operation.describe() for operation in self.operations],
             "outputs": [{"value": output.value, "flat": output.flat} for output in self.outputs],

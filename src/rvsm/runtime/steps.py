@@ -28,6 +28,7 @@ class Step:
     operation: int = -1
     note: str = ""
     outputs: int = 0
+    tiles: int = 0
 
 
 def parameters(activation: Activation) -> NDArray[np.float32]:
@@ -118,28 +119,23 @@ def concatenation(machine: Machine, parts: list[Buffer], y: Buffer) -> list[Step
 def flattening(machine: Machine, x: Buffer, y: Buffer) -> Step:
     """Return the step that lays channels, rows and columns one after the other; targets are planes of one position."""
     g, plane = x.geometry, y.geometry.plane
-    lines = [
-        (g.at(line, column), plane * (line * g.width + column)) for line in range(g.height) for column in range(g.width)
-    ]
+    line, column = (axis.reshape(-1) for axis in np.mgrid[0 : g.height, 0 : g.width])
+    table = np.stack([g.at(line, column), plane * (line * g.width + column)], axis=1)
     return copy(
         machine, x.place, y.at(), channels=x.channels, planes=(g.plane, plane * g.height * g.width),
-        table=np.array(lines, dtype=np.int64), width=g.unit, step=1, ragged=g.unit == 1,
+        table=table, width=g.unit, step=1, ragged=g.unit == 1,
     )  # fmt: skip
 
 
 def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: Buffer) -> Step:
     """Return the step for the maximum or the mean of windows."""
     g, h = x.geometry, y.geometry
-    table = np.zeros((h.height * h.width, 5), dtype=np.int64)
-    factors = table.view(np.float64)
-    lines = operation.windows(g.height, h.height, 0)
-    columns = operation.windows(g.width, h.width, 1)
-    k = 0
-    for j, (top, tall, rows_counted) in enumerate(lines):
-        for i, (left, wide, columns_counted) in enumerate(columns):
-            table[k, :4] = g.at(top, left), h.at(j, i), tall, wide
-            factors[k, 4] = 1.0 / max(1, rows_counted * columns_counted)
-            k += 1
+    lines = np.array(operation.windows(g.height, h.height, 0), dtype=np.int64)
+    columns = np.array(operation.windows(g.width, h.width, 1), dtype=np.int64)
+    j, i = (axis.reshape(-1) for axis in np.mgrid[0 : h.height, 0 : h.width])
+    (top, tall, across), (left, wide, along) = lines[j].T, columns[i].T
+    factors = 1.0 / np.maximum(1, across * along)
+    table = np.stack([g.at(top, left), h.at(j, i), tall, wide, factors.view(np.int64)], axis=1)
     dilation = operation.dilation if isinstance(operation, Pooling) else (1, 1)
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": x.place,
@@ -147,7 +143,7 @@ def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: B
         "channels": x.channels,
         "x_plane": g.plane,
         "y_plane": h.plane,
-        "table": table,
+        "table": np.ascontiguousarray(table),
         "windows": len(table),
         "row": g.row * dilation[0],
         "column": 4 * g.unit * dilation[1],

@@ -7,7 +7,14 @@ from rvsm.runtime.ir import Function
 
 SLOTS = 24  # of 8 bytes in the description of one operation, the first two being the function and the barrier
 HEAD = 2
-PARAMETERS = (("ptr", "args"), ("ptr", "arena"), ("ptr", "call"), ("i64", "chunk"), ("i64", "thread"), ("i64", "threads"))
+PARAMETERS = (
+    ("ptr", "args"),
+    ("ptr", "arena"),
+    ("ptr", "call"),
+    ("i64", "chunk"),
+    ("i64", "thread"),
+    ("i64", "threads"),
+)
 
 
 class Kernel(Function):

@@ -1,0 +1,49 @@
+"""What is folded and fused: the plan of a network is as short as it should be."""
+
+import torch
+from torch import nn
+
+from rvsm.lowering import compile
+from rvsm.models import resnet18
+from rvsm.runtime import Program
+from rvsm.runtime.operations import AdaptivePooling, Convolution
+
+
+def plan_of(model: nn.Module, *shape: int) -> list[object]:
+    program = compile(model.eval(), torch.zeros(1, *shape), threads=1)
+    assert isinstance(program, Program)
+    return list(program.plan.operations)
+
+
+def test_resnet18_is_convolutions_and_a_mean() -> None:
+    operations = plan_of(resnet18(width=0.125), 3, 32, 32)
+    assert [type(o) for o in operations] == [Convolution] * 20 + [AdaptivePooling, Convolution]
+    convolutions = [o for o in operations if isinstance(o, Convolution)]
+    assert sum(o.residual is not None for o in convolutions) == 8
+    assert sum(o.activation.name == "clamp" for o in convolutions) == 17
+    assert convolutions[1].name == "3.conv1"
+
+
+def test_flattening_and_linear_are_one_convolution() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(2 * 20, 5), nn.Dropout(), nn.GELU())
+    operations = plan_of(model, 1, 6, 7)
+    assert [o.kernel for o in operations if isinstance(o, Convolution)] == [(3, 3), (4, 5)]
+    assert len(operations) == 2
+
+
+def test_batch_norm_with_and_without_parameters() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, affine=False), nn.BatchNorm2d(2), nn.SiLU())
+    assert len(plan_of(model, 1, 6, 6)) == 1
+
+
+def test_what_others_need_is_not_fused() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(2, 2, 3, padding=1)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = self.layer(x)
+            return y, y.relu()
+
+    assert len(plan_of(Twice(), 2, 5, 5)) == 2

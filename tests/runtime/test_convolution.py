@@ -1,0 +1,138 @@
+"""Every form of the convolution against PyTorch's, in both layouts, sparse and dense."""
+
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from rvsm.runtime.activations import RELU, Activation
+from rvsm.runtime.operations import Convolution
+from rvsm.runtime.plan import Output, Plan
+from rvsm.runtime.program import Program
+from rvsm.runtime.weights import Weights
+
+CHOICES = st.sampled_from(["sparse", "dense", None])
+
+
+def one_convolution(
+    operation: Convolution, source: tuple[int, int, int], weights: np.ndarray, bias: np.ndarray
+) -> Plan:
+    """Return a plan of one convolution; a residual is a second input."""
+    inputs = [source]
+    if operation.residual is not None:
+        inputs.append(Convolution.shape(operation, [source, residual_shape(operation, source)]))
+    return Plan(tuple(inputs), (operation,), (Output(len(inputs), False),), {0: Weights.of(weights)}, {0: bias})
+
+
+def residual_shape(operation: Convolution, source: tuple[int, int, int]) -> tuple[int, int, int]:
+    k, s, p, d = operation.kernel, operation.stride, operation.padding, operation.dilation
+    sizes = [(source[i + 1] + 2 * p[i] - d[i] * (k[i] - 1) - 1) // s[i] + 1 for i in range(2)]
+    return operation.channels, sizes[0], sizes[1]
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[Convolution, tuple[int, int, int], float]:
+    groups = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    depthwise = draw(st.integers(0, 5)) == 0
+    inside = draw(st.integers(1, 9))
+    channels_in = groups * inside
+    channels = groups * draw(st.integers(1, 9))
+    if depthwise:
+        groups, channels = channels_in, channels_in * draw(st.integers(1, 2))
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    stride = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    padding = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    dilation = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    least = [max(1, dilation[k] * (kernel[k] - 1) + 1 - 2 * padding[k]) for k in range(2)]
+    height, width = (least[k] + draw(st.integers(0, 18)) for k in range(2))
+    operation = Convolution(
+        name="layer", source=0, residual=1 if draw(st.booleans()) else None, channels=channels, kernel=kernel,
+        stride=stride, padding=padding, dilation=dilation, groups=groups,
+        activation=draw(st.sampled_from([Activation(), RELU, Activation("silu"), Activation("leaky", 0.2)])),
+    )  # fmt: skip
+    return operation, (channels_in, height, width), draw(st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=convolutions(), choose=CHOICES, batch=st.sampled_from([1, 2, 15, 16, 19, 33]), threads=st.sampled_from([1, 2]),
+       seed=st.integers(0, 1 << 30))  # fmt: skip
+def test_like_pytorch(
+    case: tuple[Convolution, tuple[int, int, int], float], choose: str | None, batch: int, threads: int, seed: int
+) -> None:
+    operation, source, sparsity = case
+    rng = np.random.default_rng(seed)
+    shape = operation.weight_shape(source)
+    weights = (rng.standard_normal(shape) * (rng.random(shape) >= sparsity)).astype(np.float32)
+    bias = rng.standard_normal(operation.channels).astype(np.float32)
+    program = Program(one_convolution(operation, source, weights, bias), choose=choose, threads=threads)
+    x = rng.standard_normal((batch, *source)).astype(np.float32)
+    inputs = [torch.from_numpy(x)]
+    expected = functional.conv2d(
+        inputs[0].double(), torch.from_numpy(weights).double(), torch.from_numpy(bias).double(), operation.stride,
+        operation.padding, operation.dilation, operation.groups,
+    )  # fmt: skip
+    if operation.residual is not None:
+        inputs.append(torch.randn(expected.shape))
+        expected = expected + inputs[1]
+    expected = applied(operation.activation, expected)
+    for _ in range(2):  # the second call finds the memory as the first has left it
+        torch.testing.assert_close(program(*inputs).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def applied(activation: Activation, x: torch.Tensor) -> torch.Tensor:
+    return {
+        "none": lambda: x,
+        "clamp": lambda: x.clamp(activation.a, activation.b),
+        "silu": lambda: functional.silu(x),
+        "leaky": lambda: functional.leaky_relu(x, activation.a),
+    }[activation.name]()
+
+
+@pytest.mark.parametrize("block", [2, 4])
+@pytest.mark.parametrize("batch", [1, 16])
+@pytest.mark.parametrize("channels", [16, 18, 21])
+def test_channels_that_share_a_pattern_are_computed_together(block: int, batch: int, channels: int) -> None:
+    rng = np.random.default_rng(0)
+    pattern = rng.random((-(-channels // block), 6, 3, 3)) < 0.3
+    order = rng.permutation(channels)  # blocks are found wherever their channels are
+    mask = np.repeat(pattern, block, axis=0)[:channels][order]
+    weights = (rng.standard_normal(mask.shape) * mask).astype(np.float32)
+    operation = Convolution(name="layer", source=0, channels=channels, kernel=(3, 3), padding=(1, 1), activation=RELU)
+    bias = rng.standard_normal(channels).astype(np.float32)
+    program = Program(one_convolution(operation, (6, 9, 7), weights, bias), choose="sparse", threads=1)
+    x = torch.randn(batch, 6, 9, 7)
+    expected = functional.conv2d(x, torch.from_numpy(weights), torch.from_numpy(bias), padding=1).relu()
+    torch.testing.assert_close(program(x), expected, rtol=1e-4, atol=1e-4)
+    assert f"× {block}" in program.explain(batch).rows[0].kernel
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_nan_and_infinity_stay_where_pytorch_has_them(batch: int) -> None:
+    weights = np.ones((4, 1, 3, 3), dtype=np.float32)
+    operation = Convolution(name="layer", source=0, channels=4, kernel=(3, 3), padding=(1, 1), activation=RELU)
+    program = Program(one_convolution(operation, (1, 8, 8), weights, np.zeros(4, np.float32)), threads=1)
+    x = torch.randn(batch, 1, 8, 8)
+    x[0, 0, 2, 3], x[-1, 0, 6, 6] = torch.nan, torch.inf
+    expected = functional.conv2d(x, torch.from_numpy(weights), padding=1).relu()
+    torch.testing.assert_close(program(x), expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+def test_a_large_layer_in_several_passes() -> None:
+    rng = np.random.default_rng(0)
+    weights = (rng.standard_normal((40, 300, 3, 3)) * (rng.random((40, 300, 3, 3)) < 0.1)).astype(np.float32)
+    bias = rng.standard_normal(40).astype(np.float32)
+    operation = Convolution(
+        name="layer", source=0, residual=1, channels=40, kernel=(3, 3), padding=(1, 1),
+        activation=Activation("clamp", -inf, 6.0),
+    )  # fmt: skip
+    plan = one_convolution(operation, (300, 8, 8), weights, bias)
+    x, r = torch.randn(18, 300, 8, 8), torch.randn(18, 40, 8, 8)
+    expected = (functional.conv2d(x, torch.from_numpy(weights), torch.from_numpy(bias), padding=1) + r).clamp(max=6)
+    for threads in (1, 2):
+        program = Program(plan, choose="sparse", threads=threads)
+        torch.testing.assert_close(program(x, r), expected, rtol=1e-4, atol=1e-3)
+        assert "passes" in program.explain().rows[0].kernel

@@ -1,0 +1,151 @@
+"""Pooling, sums, products, concatenation, flattening and activations against PyTorch's."""
+
+from collections.abc import Callable
+from math import inf
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from rvsm.runtime.activations import ACTIVATIONS, Activation
+from rvsm.runtime.operations import AdaptivePooling, Concatenation, Flattening, Operation, Pointwise, Pooling
+from rvsm.runtime.plan import Output, Plan
+from rvsm.runtime.program import Program
+
+BATCHES = st.sampled_from([1, 3, 16, 21])
+SIZES = st.tuples(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))
+
+
+def play(operation: Operation, *inputs: Tensor, flat: bool = False) -> Tensor:
+    plan = Plan(tuple(tuple(x.shape[1:]) for x in inputs), (operation,), (Output(len(inputs), flat),), {}, {})
+    program = Program(plan, threads=1)
+    program(*inputs)
+    return program(*inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shape=SIZES, batch=BATCHES, kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 2),
+       dilation=st.integers(1, 2), ceil=st.booleans(), padded=st.booleans(), mode=st.sampled_from(["max", "mean"]))  # fmt: skip
+def test_pooling(
+    shape: tuple[int, int, int], batch: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool,
+    padded: bool, mode: str,
+) -> None:  # fmt: skip
+    dilation = dilation if mode == "max" else 1
+    assume(2 * padding <= kernel and min(shape[1:]) + 2 * padding > dilation * (kernel - 1))
+    x = torch.randn(batch, *shape)
+    if mode == "max":
+        expected = functional.max_pool2d(x, kernel, stride, padding, dilation, ceil)
+    else:
+        expected = functional.avg_pool2d(x, kernel, stride, padding, ceil, padded)
+    two = [(value, value) for value in (kernel, stride, padding, dilation)]
+    operation = Pooling(
+        name="pool", source=0, mode=mode, kernel=two[0], stride=two[1], padding=two[2], dilation=two[3], ceil=ceil,
+        padded=padded,
+    )  # fmt: skip
+    torch.testing.assert_close(play(operation, x), expected)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=SIZES, batch=BATCHES, size=st.tuples(st.integers(1, 8), st.integers(1, 8)))
+def test_adaptive_pooling(shape: tuple[int, int, int], batch: int, size: tuple[int, int]) -> None:
+    x = torch.randn(batch, *shape)
+    operation = AdaptivePooling(name="pool", source=0, mode="mean", size=size)
+    torch.testing.assert_close(play(operation, x), functional.adaptive_avg_pool2d(x, size))
+    operation = AdaptivePooling(name="pool", source=0, mode="max", size=size)
+    torch.testing.assert_close(play(operation, x), functional.adaptive_max_pool2d(x, size))
+
+
+def test_the_maximum_of_a_window_with_nan_is_nan() -> None:
+    x = torch.randn(17, 2, 6, 6)
+    x[:, 0, 1, 1] = x[:, 1, 4, 5] = torch.nan
+    operation = Pooling(name="pool", source=0, mode="max", kernel=(2, 2), stride=(2, 2))
+    torch.testing.assert_close(play(operation, x), functional.max_pool2d(x, 2), equal_nan=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(shape=SIZES, batch=BATCHES, operation=st.sampled_from(["add", "mul"]), broadcast=st.booleans())
+def test_sums_and_products(shape: tuple[int, int, int], batch: int, operation: str, broadcast: bool) -> None:
+    a = torch.randn(batch, *shape)
+    b = torch.randn(batch, shape[0], 1, 1) if broadcast else torch.randn(batch, *shape)
+    result = play(Pointwise(name="two", operation=operation, a=0, b=1, activation=Activation("clamp", -1.0, 1.0)), a, b)
+    torch.testing.assert_close(result, ((a + b) if operation == "add" else a * b).clamp(-1, 1))
+
+
+@settings(max_examples=30, deadline=None)
+@given(size=st.tuples(st.integers(1, 20), st.integers(1, 20)), channels=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+       batch=BATCHES)  # fmt: skip
+def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int], batch: int) -> None:
+    parts = [torch.randn(batch, c, *size) for c in channels]
+    whole = torch.cat(parts, 1)
+    assert torch.equal(play(Concatenation(name="cat", parts=tuple(range(len(parts)))), *parts), whole)
+    assert torch.equal(play(Flattening(name="flat", source=0), whole, flat=True), whole.flatten(1))
+
+
+REFERENCES: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "clamp": lambda x: x.clamp(-0.5, 2.0),
+    "leaky": lambda x: functional.leaky_relu(x, -0.5),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "silu": functional.silu,
+    "hardsigmoid": functional.hardsigmoid,
+    "hardswish": functional.hardswish,
+    "gelu": functional.gelu,
+    "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("batch", [1, 16])
+def test_activations(name: str, batch: int) -> None:
+    a, b = (-0.5, 2.0) if name in ("clamp", "leaky") else (0.0, 0.0)
+    far = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-100.0, -50.0, 50.0, 100.0, 0.0, torch.nan])])
+    x = far.expand(batch, 1, 1, -1)
+    result = play(Pointwise(name=name, operation="none", a=0, activation=Activation(name, a, b)), x)
+    expected = REFERENCES[name](x.double()).float()
+    torch.testing.assert_close(result, expected, rtol=2e-6, atol=4e-7, equal_nan=True)
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown activation 'swash'; choose from none, clamp"):
+        Activation("swash")
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_borders_stay_zero_when_memory_serves_again(batch: int) -> None:
+    """A sigmoid is 0.5 at zero: if it were applied to a border, the next map there would not have zeros around it."""
+    operations: list[Operation] = []
+    for k in range(6):
+        operations.append(Pointwise(name="s", operation="none", a=k, activation=Activation("sigmoid")))
+    operations.append(Pooling(name="p", source=6, mode="mean", kernel=(3, 3), stride=(1, 1), padding=(1, 1)))
+    plan = Plan(((2, 5, 5),), tuple(operations), (Output(7, False),), {}, {})
+    x = torch.randn(batch, 2, 5, 5)
+    expected = x
+    for _ in range(6):
+        expected = expected.sigmoid()
+    program = Program(plan, threads=1)
+    for _ in range(3):
+        torch.testing.assert_close(program(x), functional.avg_pool2d(expected, 3, 1, 1))
+
+
+def test_numpy_in_numpy_out_and_torch_in_torch_out() -> None:
+    plan = Plan(
+        ((2, 3, 3),), (Pointwise(name="r", operation="none", a=0, activation=Activation("clamp", 0.0, inf)),),
+        (Output(1, False),), {}, {},
+    )  # fmt: skip
+    program = Program(plan, threads=1)
+    assert isinstance(program(np.zeros((2, 2, 3, 3))), np.ndarray)
+    assert isinstance(program(torch.zeros(2, 2, 3, 3)), Tensor)
+    assert program(np.zeros((0, 2, 3, 3))).shape == (0, 2, 3, 3)
+    x = torch.randn(3, 2, 3, 3)
+    assert torch.equal(program(x.to(memory_format=torch.channels_last)), program(x))
+    with pytest.raises(ValueError, match=r"must have the shape \(batch, 2, 3, 3\) but has \(2, 3, 3\)"):
+        program(np.zeros((2, 3, 3)))
+    with pytest.raises(ValueError, match="takes 1 inputs but 2"):
+        program(np.zeros((1, 2, 3, 3)), np.zeros((1, 2, 3, 3)))
+    with pytest.raises(TypeError, match="must hold numbers"):
+        program(np.full((1, 2, 3, 3), "a"))

@@ -1,0 +1,186 @@
+"""Programs in threads and processes: right answers at once, flat memory, no torch."""
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rvsm.runtime.activations import RELU
+from rvsm.runtime.operations import Convolution, Pooling
+from rvsm.runtime.plan import Output, Plan
+from rvsm.runtime.program import Program
+from rvsm.runtime.team import Team, cores
+from rvsm.runtime.weights import Weights
+
+
+def plan(channels: int = 24, size: int = 12, seed: int = 0) -> Plan:
+    rng = np.random.default_rng(seed)
+    shapes = [(channels, 3, 3, 3), (channels, channels, 3, 3), (channels, channels, 3, 3)]
+    weights = {
+        k: Weights.of((rng.standard_normal(s) * (rng.random(s) < 0.2)).astype(np.float32)) for k, s in enumerate(shapes)
+    }
+    operations = (
+        Convolution(name="a", source=0, channels=channels, kernel=(3, 3), padding=(1, 1), activation=RELU),
+        Convolution(name="b", source=1, channels=channels, kernel=(3, 3), padding=(1, 1), activation=RELU),
+        Convolution(name="c", source=2, residual=1, channels=channels, kernel=(3, 3), padding=(1, 1)),
+        Pooling(name="d", source=3, mode="max", kernel=(2, 2), stride=(2, 2)),
+    )
+    biases = {k: rng.standard_normal(channels).astype(np.float32) for k in range(3)}
+    return Plan(((3, size, size),), operations, (Output(4, False),), weights, biases)
+
+
+def images(count: int, size: int = 12, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((count, 3, size, size)).astype(np.float32)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 17, 32, 48, 100])
+def test_threads_change_nothing(threads: int, count: int) -> None:
+    """All ways to divide the work give bit for bit what one thread gives, image by image in the same layout."""
+    alone, many = Program(plan(), threads=1).prepare(), Program(plan(), threads=threads).prepare()
+    for stage in (many._batch, many._single):
+        stage.chunk_seconds = 1.0  # so that helpers are always worth waking
+    x = images(count)
+    np.testing.assert_allclose(many(x), alone(x), rtol=1e-4, atol=1e-4)
+
+
+def test_two_programs_at_once_and_one_from_many_threads() -> None:
+    programs = [Program(plan(seed=k), threads=2).prepare() for k in range(2)]
+    for program in programs:
+        program._batch.chunk_seconds = program._single.chunk_seconds = 1.0
+    inputs = [images(n, seed=n) for n in (1, 5, 16, 40)]
+    expected = [[program(x) for x in inputs] for program in programs]
+    problems: list[str] = []
+
+    def work(number: int) -> None:
+        for round_ in range(25):
+            which, k = (number + round_) % 2, (number * 7 + round_) % len(inputs)
+            if not np.array_equal(programs[which](inputs[k]), expected[which][k]):
+                problems.append(f"thread {number}, round {round_}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert problems == []
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_compiling_in_many_threads_at_once() -> None:
+    program = Program(plan(seed=5), threads=1)
+    x = images(20)
+    results: list[np.ndarray] = []
+    threads = [threading.Thread(target=lambda: results.append(program(x))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(results) == 6
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+
+def test_memory_does_not_grow() -> None:
+    program = Program(plan(channels=4, size=6), threads=2).prepare()
+    program._batch.chunk_seconds = 1.0
+    x, single = images(16, 6), images(1, 6)
+    for _ in range(500):
+        program(single)
+        program(x)
+    before = resident()
+    for _ in range(9000):
+        program(single)
+    for _ in range(1000):
+        program(x)
+    assert resident() - before < 2 << 20
+
+
+def resident() -> int:
+    if Path("/proc/self/statm").exists():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_helpers_of_its_own(tmp_path: Path) -> None:
+    code = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from test_program import plan, images
+from rvsm.runtime.program import Program
+import numpy as np
+program = Program(plan(), threads=2).prepare()
+program._batch.chunk_seconds = 1.0
+x = images(16)
+expected = program(x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(program(x), expected) else 3)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    folder = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "0"
+
+
+def test_loading_and_running_a_file_does_not_import_torch(tmp_path: Path) -> None:
+    Program(plan(), threads=1).save(tmp_path / "model.rvsm")
+    np.save(tmp_path / "x.npy", images(5))
+    code = """
+import sys, numpy as np, rvsm.runtime
+program = rvsm.runtime.load(sys.argv[1] + "/model.rvsm")
+np.save(sys.argv[1] + "/y.npy", program(np.load(sys.argv[1] + "/x.npy")))
+str(program.explain()); str(rvsm.runtime.describe(sys.argv[1] + "/model.rvsm"))
+print([name for name in sys.modules if name.split(".")[0] in ("torch", "scipy", "numba")])
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    expected = Program(plan(), threads=1)(images(5))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_threads_and_choices_are_checked() -> None:
+    with pytest.raises(ValueError, match="threads must be at least 1 but is 0"):
+        Program(plan(), threads=0)
+    with pytest.raises(ValueError, match="choose must be None, 'sparse' or 'dense' but is 'best'"):
+        Program(plan(), choose="best")
+
+
+def test_the_number_of_threads_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert cores() == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert cores() >= 1
+
+
+def test_a_problem_in_a_helper_is_the_callers() -> None:
+    team = Team()
+    assert team.acquire()
+    assert not team.acquire()
+
+    def work(number: int) -> None:
+        if number:
+            raise RuntimeError(f"helper {number}")
+
+    with pytest.raises(RuntimeError, match="helper 1"):
+        team.run(work, 2)
+    team.run(lambda number: None, 3)
+    team.release()
+    assert team.acquire()
+
+
+def test_the_explanation_is_a_table() -> None:
+    program = Program(plan(), threads=1)
+    for batch, count in ((1, "1 image on one thread"), (None, "images on one thread")):
+        table = program.explain(batch)
+        text = str(table)
+        assert count in text
+        assert [row.name for row in table.rows] == ["a", "b", "c", "d", "input and output"]
+        assert "3×3 convolution + add" in text
+        assert table.rows[0].sparsity == pytest.approx(0.8, abs=0.1)
+        assert sum(row.seconds for row in table.rows) == table.seconds > 0
