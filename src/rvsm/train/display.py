@@ -21,7 +21,11 @@ class Display(Callback):
     def on_start(self, trainer: Trainer) -> None:
         """Start the bar."""
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"))
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f} %"),
+            )
             self._progress = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
             self._task = self._progress.add_task(
                 trainer.config.name, total=trainer.steps, completed=trainer.step, refresh=True

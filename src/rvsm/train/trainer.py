@@ -66,8 +66,8 @@ class Trainer:
     def run(self) -> None:
         """Train to the end."""
         self._began = time.perf_counter()
-        self._tell("on_start")
         try:
+            self._tell("on_start")
             while self.step < self.steps:
                 epoch, start = divmod(self.step, len(self.batches))
                 for x, y in self._timed(self.batches.epoch(epoch, start=start)):
