@@ -58,8 +58,13 @@ def convolutions(draw: st.DrawFn) -> tuple[Convolution, tuple[int, int, int], fl
 
 
 @settings(max_examples=120, deadline=None)
-@given(case=convolutions(), choose=CHOICES, batch=st.sampled_from([1, 2, 15, 16, 19, 33]), threads=st.sampled_from([1, 2]),
-       seed=st.integers(0, 1 << 30))  # fmt: skip
+@given(
+    case=convolutions(),
+    choose=CHOICES,
+    batch=st.sampled_from([1, 2, 15, 16, 19, 33]),
+    threads=st.sampled_from([1, 2]),
+    seed=st.integers(0, 1 << 30),
+)
 def test_like_pytorch(
     case: tuple[Convolution, tuple[int, int, int], float], choose: str | None, batch: int, threads: int, seed: int
 ) -> None:

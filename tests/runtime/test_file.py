@@ -79,7 +79,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def refused(path: Path, data: bytes) -> str:
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="model.rvsm") as error:
+    with pytest.raises(ValueError, match=r"model\.rvsm") as error:
         file.read(path)
     return str(error.value)
 

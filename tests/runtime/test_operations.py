@@ -28,12 +28,18 @@ def play(operation: Operation, *inputs: Tensor, flat: bool = False) -> Tensor:
 
 
 @settings(max_examples=60, deadline=None)
-@given(shape=SIZES, batch=BATCHES, kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 2),
-       dilation=st.integers(1, 2), ceil=st.booleans(), padded=st.booleans(), mode=st.sampled_from(["max", "mean"]))  # fmt: skip
+@given(
+    shape=SIZES,
+    batch=BATCHES,
+    window=st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.integers(1, 2)),
+    ceil=st.booleans(),
+    mode=st.sampled_from(["max", "mean", "mean of all"]),
+)
 def test_pooling(
-    shape: tuple[int, int, int], batch: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool,
-    padded: bool, mode: str,
-) -> None:  # fmt: skip
+    shape: tuple[int, int, int], batch: int, window: tuple[int, int, int, int], ceil: bool, mode: str
+) -> None:
+    kernel, stride, padding, dilation = window
+    padded, mode = mode == "mean of all", mode.split(maxsplit=1)[0]
     dilation = dilation if mode == "max" else 1
     assume(2 * padding <= kernel and min(shape[1:]) + 2 * padding > dilation * (kernel - 1))
     x = torch.randn(batch, *shape)
@@ -76,8 +82,11 @@ def test_sums_and_products(shape: tuple[int, int, int], batch: int, operation: s
 
 
 @settings(max_examples=30, deadline=None)
-@given(size=st.tuples(st.integers(1, 20), st.integers(1, 20)), channels=st.lists(st.integers(1, 6), min_size=1, max_size=4),
-       batch=BATCHES)  # fmt: skip
+@given(
+    size=st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    channels=st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    batch=BATCHES,
+)
 def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int], batch: int) -> None:
     parts = [torch.randn(batch, c, *size) for c in channels]
     whole = torch.cat(parts, 1)
@@ -118,9 +127,9 @@ def test_an_unknown_activation_is_refused() -> None:
 @pytest.mark.parametrize("batch", [1, 16])
 def test_borders_stay_zero_when_memory_serves_again(batch: int) -> None:
     """A sigmoid is 0.5 at zero: if it were applied to a border, the next map there would not have zeros around it."""
-    operations: list[Operation] = []
-    for k in range(6):
-        operations.append(Pointwise(name="s", operation="none", a=k, activation=Activation("sigmoid")))
+    operations: list[Operation] = [
+        Pointwise(name="s", operation="none", a=k, activation=Activation("sigmoid")) for k in range(6)
+    ]
     operations.append(Pooling(name="p", source=6, mode="mean", kernel=(3, 3), stride=(1, 1), padding=(1, 1)))
     plan = Plan(((2, 5, 5),), tuple(operations), (Output(7, False),), {}, {})
     x = torch.randn(batch, 2, 5, 5)

@@ -19,9 +19,9 @@ def compile(
 ) -> Program | MixedProgram:
     """Return a program that computes what ``model`` does, faster where its weights are zero.
 
-    Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are removed,
-    and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime does not have
-    run in PyTorch, and ``explain()`` names them.
+    Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are
+    removed, and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime
+    does not have run in PyTorch, and ``explain()`` names them.
 
     Args:
         model: a module in eval mode, on the CPU. Later changes of its weights do not change the program.

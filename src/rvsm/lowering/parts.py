@@ -51,7 +51,7 @@ def divide(captured: Captured) -> list[Part]:
             members.setdefault(depth[node], []).append(node)
         else:
             torch_parts.setdefault(depth[node], TorchPart()).nodes.append(node)
-    wanted = {node for node in needed if node in made and _leaves(node, captured, made, origin, depth, needed)}
+    wanted = {node for node in needed if node in made and _leaves(node, captured, made, depth, needed)}
     parts: dict[int, Part] = {**torch_parts}
     for level, nodes in members.items():
         parts[level] = _native(nodes, made, origin, wanted)
@@ -96,9 +96,8 @@ def _needed(captured: Captured, made: dict[fx.Node, Node], origin: dict[Node, fx
 
 
 def _leaves(
-    node: fx.Node, captured: Captured, made: dict[fx.Node, Node], origin: dict[Node, fx.Node],
-    depth: dict[fx.Node, int], needed: set[fx.Node],
-) -> bool:  # fmt: skip
+    node: fx.Node, captured: Captured, made: dict[fx.Node, Node], depth: dict[fx.Node, int], needed: set[fx.Node]
+) -> bool:
     """Say whether a value is needed outside of the part that makes it."""
     if node in captured.outputs:
         return True

@@ -1,10 +1,11 @@
 """Remove channels that can no longer matter.
 
-A filter without weights gives the constant act(bias) everywhere. If that is zero, nobody needs it. Otherwise it moves into
-the bias of the next layer, but only if that layer has no padding: at a border it would count taps that lie outside. And a
+A filter without weights gives the constant act(bias) everywhere. If that is zero, nobody needs it. Otherwise it moves
+into the bias of the next layer, but only if that layer has no padding: at a border it would count taps outside. And a
 channel that no later layer has weights for is not computed.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -59,7 +60,9 @@ def _readers(node: Node, draft: Draft, uses: dict[Node, list[Node]]) -> list[tup
 
 def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
     """Remove the channels of ``node`` that are constant or unread, and return how many."""
-    assert node.weights is not None and node.bias is not None and node.convolution is not None
+    assert node.weights is not None
+    assert node.bias is not None
+    assert node.convolution is not None
     empty = ~node.weights.reshape(len(node.weights), -1).any(axis=1)
     constants = apply(node.convolution.activation, node.bias)
     dead = np.ones(len(node.weights), dtype=np.bool_)
@@ -92,7 +95,7 @@ def _absorbs(path: list[Node], reader: Node, constants: NDArray[np.float32]) -> 
         if isinstance(part.operation, Pointwise):
             values = apply(part.operation.activation, values)
             zero &= values == 0
-    return zero
+    return np.asarray(zero)
 
 
 def _absorb(path: list[Node], reader: Node, constants: NDArray[np.float32], chosen: Truths) -> None:
@@ -126,12 +129,12 @@ def apply(activation: Activation, values: NDArray[np.float32]) -> NDArray[np.flo
     """Return an activation of numbers, by PyTorch."""
     x = torch.from_numpy(np.ascontiguousarray(values))
     a, b = activation.a, activation.b
-    functions = {
+    functions: dict[str, Callable[[], torch.Tensor]] = {
         "none": lambda: x,
         "clamp": lambda: x.clamp(a, b),
         "leaky": lambda: functional.leaky_relu(x, a),
-        "sigmoid": lambda: x.sigmoid(),
-        "tanh": lambda: x.tanh(),
+        "sigmoid": lambda: torch.sigmoid(x),
+        "tanh": lambda: torch.tanh(x),
         "silu": lambda: functional.silu(x),
         "hardsigmoid": lambda: functional.hardsigmoid(x),
         "hardswish": lambda: functional.hardswish(x),

@@ -5,10 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.activations import Activation
+from rvsm.runtime.activations import NOTHING
 from rvsm.runtime.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
-
-NOTHING = Activation()
 
 
 def simplify(draft: Draft) -> None:
@@ -26,14 +24,11 @@ def simplify(draft: Draft) -> None:
 def remove_identities(draft: Draft) -> None:
     """Forget nodes that give what they get, and flattenings of a single position."""
     for node in list(draft.nodes):
-        plain = isinstance(node.operation, Pointwise) and node.operation.operation == "none"
-        if (
-            (plain and node.operation.activation == NOTHING)
-            or (  # type: ignore[union-attr]
-                isinstance(node.operation, Flattening) and node.sources[0].shape[1:] == (1, 1)
-            )
-        ):
-            draft.exchange(node, node.sources[0])
+        match node.operation:
+            case Pointwise(operation="none") as o if o.activation == NOTHING:
+                draft.exchange(node, node.sources[0])
+            case Flattening() if node.sources[0].shape[1:] == (1, 1):
+                draft.exchange(node, node.sources[0])
 
 
 def is_affine(node: Node) -> bool:
@@ -65,7 +60,8 @@ def fold_affine(draft: Draft) -> None:
             scale = node.weights.reshape(-1).astype(np.float64)
             before.weights = (before.weights * scale[:, None, None, None]).astype(np.float32)
             before.bias = (before.bias * scale + node.bias).astype(np.float32)
-            assert o is not None and node.convolution is not None
+            assert o is not None
+            assert node.convolution is not None
             before.operation = replace(o, activation=node.convolution.activation)
             draft.exchange(node, before)
             changed = True
@@ -95,7 +91,7 @@ def fuse_activations(draft: Draft) -> None:
         before = node.sources[0]
         can = isinstance(before.operation, Convolution | Pointwise) and before.operation.activation == NOTHING
         if can and draft.only_use(before, draft.uses()) is node:
-            before.operation = replace(before.operation, activation=node.operation.activation)  # type: ignore[type-var,call-arg]
+            before.operation = replace(before.operation, activation=node.operation.activation)  # type: ignore[type-var]
             draft.exchange(node, before)
 
 

@@ -101,7 +101,7 @@ def _weighted(operation: Convolution, source: Node, weights: Tensor | Floats, bi
     return node
 
 
-def _conv(
+def _conv(  # noqa: PLR0917 - aten's own order
     name: str, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
 ) -> Node | None:  # fmt: skip
@@ -139,7 +139,7 @@ def affine(name: str, x: Node, scale: Floats, shift: Floats) -> Node:
     return _weighted(operation, x, scale.reshape(-1, 1, 1, 1), shift)
 
 
-def _norm(
+def _norm(  # noqa: PLR0917 - aten's own order
     name: str, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, epsilon: float
 ) -> Node | None:
     if not _is_node(x) or not all(item is None or _is_constant(item) for item in (weight, bias, mean, variance)):
@@ -249,7 +249,7 @@ def _cat(name: str, parts: Sequence[Any], dim: int = 0) -> Node | None:
     return _node(Concatenation(name=name, parts=()), list(parts))
 
 
-def _max_pool(
+def _max_pool(  # noqa: PLR0917 - aten's own order
     name: str, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Node | None:
     if not _is_node(x) or x.flat:
@@ -261,7 +261,7 @@ def _max_pool(
     return _node(operation, [x])
 
 
-def _avg_pool(
+def _avg_pool(  # noqa: PLR0917 - aten's own order
     name: str, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, padded: bool = True,
     divisor: int | None = None,
 ) -> Node | None:  # fmt: skip

@@ -16,8 +16,8 @@ from rvsm.runtime.program import Program
 def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Program:
     """Read a network that ``Program.save`` has written, and compile it for this CPU.
 
-    ``threads`` is ``OMP_NUM_THREADS`` if that is set, else all cores that the process may use. A file that is damaged or
-    not of rvsm is a ValueError.
+    ``threads`` is ``OMP_NUM_THREADS`` if that is set, else all cores that the process may use. A file that is damaged
+    or not of rvsm is a ValueError.
     """
     from rvsm.runtime.file import read
 

@@ -87,7 +87,7 @@ class Vectors:
         return value
 
     def exp(self, x: str) -> str:
-        """Return exp(x) to about one unit in the last place, for |x| ≤ 87; clamped beyond.
+        """Return the exponential to about one unit in the last place, for |x| ≤ 87; clamped beyond.
 
         x = n·ln 2 + r with |r| ≤ ln 2 / 2, exp(r) by a polynomial (Cephes), and 2ⁿ by its exponent bits.
         """
@@ -172,4 +172,5 @@ ACTIVATIONS: dict[str, Callable[[Vectors, str, str, str], str]] = {
     "gelu_tanh": _gelu_tanh,
 }
 
+NOTHING = Activation()
 RELU = Activation("clamp", 0.0, inf)

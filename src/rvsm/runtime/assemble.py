@@ -1,6 +1,7 @@
 """From a plan to a native program for one layout: buffers, steps, machine code, and the table that the player reads."""
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -119,7 +120,7 @@ class _Assembler:
         site = convolve.Site(self.machine, operation, sources[0], y, residual, self.threads)
         where, copies = convolve.taps(site, self.arena)
         weights, bias = self.plan.weights[k].dense(), self.plan.biases[k]
-        dense = self.chooser.dense(k, site, where, weights, bias, self.arena.size + 4 * SLACK)
+        dense = self.chooser.dense(site, where, weights, bias, arena_bytes=self.arena.size + 4 * SLACK)
         made = convolve.steps(site, where, weights, bias, dense=dense)
         if where.lent is not None:
             self.arena.give_back([where.lent])
@@ -134,7 +135,7 @@ def aligned(size: int) -> NDArray[np.uint8]:
     return memory[start : start + size]
 
 
-def play_function() -> "ctypes._CFuncPtr":
+def play_function() -> Callable[[int, int, int, int], None]:
     """Return the compiled player."""
     address = jit.compile_kernels({"play": lambda: player.meet() + "\n\n" + player.play()})["play"]
     arguments = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]

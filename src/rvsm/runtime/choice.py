@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rvsm.runtime import convolve, jit
 from rvsm.runtime.kernels import frame
@@ -23,7 +24,7 @@ class Chooser:
         self.forced = forced
 
     def dense(
-        self, k: int, site: convolve.Site, taps: convolve.Taps, weights: Floats, bias: Floats, arena_bytes: int
+        self, site: convolve.Site, taps: convolve.Taps, weights: Floats, bias: Floats, *, arena_bytes: int
     ) -> bool:
         """Say whether the dense kernel is faster for this layer."""
         if self.forced is not None:
@@ -39,7 +40,7 @@ class Chooser:
         return seconds[True] < seconds[False]
 
 
-def _time(step: Step, arena: np.ndarray) -> float:  # type: ignore[type-arg]
+def _time(step: Step, arena: NDArray[np.uint8]) -> float:
     address = jit.compile_kernels({step.kernel: step.write})[step.kernel]
     row = np.zeros(frame.SLOTS, dtype=np.int64)
     for slot, value in step.arguments.items():

@@ -23,8 +23,8 @@ MAX_OFFSET = (1 << 31) - 1
 class Taps:
     """Where the taps of a convolution are: ``place`` is that of the first tap of the first output, in the arena.
 
-    ``offsets`` are those of the taps of one channel; ``plane`` leads to the next channel; a step down or to the right in
-    the output is ``row`` bytes or ``step`` positions in the input.
+    ``offsets`` are those of the taps of one channel; ``plane`` leads to the next channel; a step down or to the right
+    in the output is ``row`` bytes or ``step`` positions in the input.
     """
 
     place: int
@@ -201,7 +201,7 @@ def _positions(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArra
     limit = {1: 12, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     lanes, columns = min(
         ((lanes, columns) for lanes in site.machine.widths for columns in range(1, limit[block] + 1)),
-        key=lambda size: (_effort(length, *size, block), -size[1]),
+        key=lambda size: (_effort(length, size[0], size[1], block), -size[1]),
     )
     tiles = -(-length // (lanes * columns))
     variant = Variant(lanes, 1, columns, block, 1, _activation(site), True)
@@ -220,8 +220,8 @@ def _positions(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArra
 def _effort(length: int, lanes: int, columns: int, block: int) -> float:
     """Return about how many cycles a record takes over the whole map.
 
-    A vector that crosses a cache line is loaded in two pieces, which is nearly always so with 64 bytes. Two vectors of 64
-    bytes can be loaded in a cycle, or up to three smaller ones.
+    A vector that crosses a cache line is loaded in two pieces, which is nearly always so with 64 bytes. Two vectors of
+    64 bytes can be loaded in a cycle, or up to three smaller ones.
     """
     tiles = -(-length // (lanes * columns))
     loads = columns * (1 + (4 * lanes - 4) / 64) / (2 if lanes == 16 else 2.4) + (1 + block) / 3

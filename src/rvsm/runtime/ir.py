@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 
 class Loop:
-    """``for index in range(start, stop, step)`` with carried values: the body sets ``after``, one for each of ``values``."""
+    """``for index in range(…)`` with carried values: the body sets ``after``, one for each of ``values``."""
 
     def __init__(self, index: str, values: list[str]) -> None:
         self.index = index
@@ -143,7 +143,7 @@ class Function:
         return pointer
 
     def load(self, kind: str, pointer: str, *, align: int | None = None) -> str:
-        """Load a value of type ``kind``; vectors are loaded from any multiple of four bytes unless ``align`` says more."""
+        """Load a value of type ``kind``; vectors may begin at any multiple of four bytes."""
         align = align or (4 if kind.startswith("<") else None)
         return self.op(f"load {kind}, ptr {pointer}" + (f", align {align}" if align else ""))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
-from rvsm.runtime.activations import ACTIVATIONS, Activation
+from rvsm.runtime.activations import ACTIVATIONS, NOTHING, Activation
 
 Shape = tuple[int, int, int]
 Pair = tuple[int, int]
@@ -54,7 +54,7 @@ class Convolution(Operation):
     padding: Pair = (0, 0)
     dilation: Pair = (1, 1)
     groups: int = 1
-    activation: Activation = Activation()
+    activation: Activation = NOTHING
 
     def sources(self) -> tuple[int, ...]:
         """Return the source, and the residual if there is one."""
@@ -165,7 +165,7 @@ class Pointwise(Operation):
     operation: str
     a: int
     b: int | None = None
-    activation: Activation = Activation()
+    activation: Activation = NOTHING
 
     def sources(self) -> tuple[int, ...]:
         """Return a, and b if there is one."""
@@ -247,7 +247,7 @@ def _type(annotation: object) -> str:
     return getattr(annotation, "__name__", "") if plain else str(annotation)
 
 
-def _value(data: object, kind: str, name: str) -> Any:
+def _value(data: object, kind: str, name: str) -> Any:  # noqa: PLR0911 - one for each type
     """Return ``data`` as the type of a field."""
     if kind == "str" and isinstance(data, str) and len(data) <= 1000:
         return data

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Packed:
     @property
     def blocks(self) -> int:
         """The number of blocks of output channels."""
-        return self.starts.shape[1] - 1
+        return int(self.starts.shape[1]) - 1
 
 
 def dense_blocks(channels: int, groups: int) -> dict[int, Integers]:
@@ -123,5 +124,5 @@ def thread_ranges(tiles: int, packed: Packed, threads: int) -> Integers:
         work = np.concatenate([[0], np.cumsum(np.diff(packed.starts, axis=1).sum(axis=0) + 64)])
         cuts = np.searchsorted(work, work[-1] * np.arange(threads + 1) / threads)
         cuts[0], cuts[-1] = 0, packed.blocks
-        rows += [(0, tiles, int(low), int(high)) for low, high in zip(cuts[:-1], cuts[1:], strict=True)]
+        rows += [(0, tiles, int(low), int(high)) for low, high in pairwise(cuts)]
     return np.array(rows, dtype=np.int64)

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,17 @@ from rvsm.runtime.team import team
 Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: more is not spent on measuring
 QUICK = 100e-6  # seconds: a chunk that takes less is not worth waking helpers for
+
+
+@dataclass(frozen=True, eq=False)
+class _Request:
+    """Which images of which arrays."""
+
+    inputs: Sequence[Floats]
+    outputs: Sequence[Floats]
+    start: int
+    count: int
+    chunks: int
 
 
 class Stage:
@@ -38,19 +50,18 @@ class Stage:
         threads = 1 if alone or self.threads == 1 or chunks * self.chunk_seconds < QUICK else self.threads
         helped = threads > 1 and team().acquire()
         try:
-            self._perform(inputs, outputs, start, count, chunks, threads if helped else 1)
+            self._perform(_Request(inputs, outputs, start, count, chunks), threads if helped else 1)
         finally:
             if helped:
                 team().release()
 
-    def _perform(
-        self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, chunks: int, threads: int
-    ) -> None:
+    def _perform(self, request: _Request, threads: int) -> None:
+        chunks = request.chunks
         shared = threads > 1 and chunks % threads != 0 and chunks < 4 * threads
         arenas = self._take(1 if shared else min(threads, chunks))
         threads = threads if shared else len(arenas)
         try:
-            call = self._call(inputs, outputs, start, count, chunks, threads, shared, arenas)
+            call = self._call(request, threads, shared, arenas)
             address, last = call[0].ctypes.data, len(self.native.steps)
             if threads == 1:
                 self._play(address, 0, 0, last)
@@ -64,7 +75,7 @@ class Stage:
         """Return the seconds of each step for one chunk, on this thread; the least of several."""
         arenas = self._take(1)
         count = min(self.native.images, len(inputs[0]))
-        call = self._call(inputs, outputs, 0, count, 1, 1, True, arenas)
+        call = self._call(_Request(inputs, outputs, 0, count, 1), 1, True, arenas)
         best = [float("inf")] * len(self.native.steps)
         for _ in range(repeats):
             for k in range(len(best)):
@@ -95,20 +106,19 @@ class Stage:
         return taken + [aligned(self.native.arena_bytes) for _ in range(count - len(taken))]
 
     def _call(
-        self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, chunks: int, threads: int,
-        shared: bool, arenas: Sequence[NDArray[np.uint8]],
-    ) -> list[NDArray[np.generic]]:  # fmt: skip
+        self, request: _Request, threads: int, shared: bool, arenas: Sequence[NDArray[np.uint8]]
+    ) -> list[NDArray[np.generic]]:
         """Return the description of a call, and the tables that it points to."""
         call = aligned(8 * player.CALL_SLOTS).view(np.int64)
         memory = np.array([arena.ctypes.data for arena in arenas], dtype=np.int64)
         sources, targets = (
-            np.array([a.ctypes.data + start * a[0].nbytes for a in arrays], dtype=np.int64)
-            for arrays in (inputs, outputs)
+            np.array([a.ctypes.data + request.start * a[0].nbytes for a in arrays], dtype=np.int64)
+            for arrays in (request.inputs, request.outputs)
         )
         call[player.OPERATIONS] = self.native.table.ctypes.data
         call[player.ARENAS] = memory.ctypes.data
         call[player.INPUTS], call[player.OUTPUTS] = sources.ctypes.data, targets.ctypes.data
-        call[player.BATCH], call[player.CHUNKS] = count, chunks
+        call[player.BATCH], call[player.CHUNKS] = request.count, request.chunks
         call[player.THREADS], call[player.SHARED] = threads, shared
         call[player.YIELD] = self._yield
         return [call, memory, sources, targets]

@@ -1,7 +1,7 @@
 """The plan: a network as a list of typed operations on numbered values, free of layouts, addresses and code.
 
 A value is a map of channels × height × width for each image; a vector of features is a map of 1 × 1. Operation k makes
-value ``inputs + k``. A plan can be written as JSON (without its weights), and whatever is wrong with one is a ValueError.
+value ``inputs + k``. A plan can be written as JSON (without its weights), and what is wrong with one is a ValueError.
 """
 
 from collections.abc import Mapping, Sequence

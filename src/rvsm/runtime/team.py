@@ -13,7 +13,7 @@ Work = Callable[[int], object]
 
 
 def cores() -> int:
-    """Return the number of threads to use: ``OMP_NUM_THREADS`` if it is set, else the cores that this process may use."""
+    """Return the threads to use: ``OMP_NUM_THREADS`` if it is set, else the cores that this process may use."""
     wish = os.environ.get("OMP_NUM_THREADS", "")
     if wish.isdigit() and int(wish) > 0:
         return int(wish)
@@ -37,7 +37,7 @@ class Team:
         self._busy.release()
 
     def run(self, work: Work, threads: int) -> None:
-        """Call ``work(0)`` here and ``work(1)``, … in helpers, and wait for all; the helpers must have been acquired."""
+        """Call ``work(0)`` here and ``work(1)``, … in helpers, which must have been acquired, and wait for all."""
         while len(self._tasks) < threads - 1:
             tasks: SimpleQueue[Work] = SimpleQueue()
             number = len(self._tasks) + 1

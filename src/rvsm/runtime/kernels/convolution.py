@@ -9,6 +9,7 @@ the first-level cache; between passes the sums wait in the output.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rvsm.runtime.activations import ACTIVATIONS
 from rvsm.runtime.kernels.frame import Kernel
@@ -94,9 +95,21 @@ def convolution(variant: Variant) -> str:
             is_first = f.op(f"icmp eq i64 {turn.index}, 0")
             is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
             with f.loop(first, last) as block:
-                body.write(entry, source, y, place, begins, block.index, is_first, is_last)
+                body.write(_Moment(entry, source, y, place, begins, is_first, is_last), block.index)
     f.give()
     return f.text()
+
+
+class _Moment(NamedTuple):
+    """Names of values that are fixed while the blocks are gone through: the tile and the pass."""
+
+    entry: str
+    source: str
+    y: str
+    place: str
+    begins: str
+    is_first: str
+    is_last: str
 
 
 class _Body:
@@ -112,25 +125,23 @@ class _Body:
         self.a = f.splat(f.lanes, f.load("float", parameters))
         self.b = f.splat(f.lanes, f.load("float", f.at(parameters, 4)))
 
-    def write(
-        self, entry: str, source: str, y: str, place: str, begins: str, block: str, is_first: str, is_last: str
-    ) -> None:
+    def write(self, now: _Moment, block: str) -> None:
         f, v = self.f, self.v
-        at = f.at(begins, f.mul(block, 8))
+        at = f.at(now.begins, f.mul(block, 8))
         begin, end = f.load("i64", at), f.load("i64", f.at(at, 8))
-        places, biases = self._places(block, place)
-        with f.unless(is_first, f.kind, biases) as initial:
-            initial.after = [f.load(f.kind, f.at(y, offset)) for offset in places]
-        sums = self._accumulate(initial.values, source, begin, end)
-        with f.unless(f.op(f"xor i1 {is_last}, true"), f.kind, sums) as final:
+        places, biases = self._places(block, now.place)
+        with f.unless(now.is_first, f.kind, biases) as initial:
+            initial.after = [f.load(f.kind, f.at(now.y, offset)) for offset in places]
+        sums = self._accumulate(initial.values, now.source, begin, end)
+        with f.unless(f.op(f"xor i1 {now.is_last}, true"), f.kind, sums) as final:
             final.after = [self._activate(value) for value in self._add_residual(sums, places)]
         for k, (value, offset) in enumerate(zip(final.values, places, strict=True)):
             if v.masked:
-                bits = f.load("i16", f.at(entry, 16 + 2 * (k % v.vectors)))
+                bits = f.load("i16", f.at(now.entry, 16 + 2 * (k % v.vectors)))
                 bits = bits if v.lanes == 16 else f.op(f"trunc i16 {bits} to i{v.lanes}")
-                f.masked_store(value, f.at(y, offset), f.op(f"bitcast i{v.lanes} {bits} to <{v.lanes} x i1>"))
+                f.masked_store(value, f.at(now.y, offset), f.op(f"bitcast i{v.lanes} {bits} to <{v.lanes} x i1>"))
             else:
-                f.store(f.kind, value, f.at(y, offset))
+                f.store(f.kind, value, f.at(now.y, offset))
 
     def _places(self, block: str, place: str) -> tuple[list[str], list[str]]:
         """Return where each accumulator goes, relative to a buffer, and its bias."""

@@ -24,7 +24,7 @@ def play() -> str:
     together = f.op(f"icmp ne i64 {shared}, 0")
     with f.when(together), f.loop(0, chunks) as chunk, f.loop("%first", "%last") as k:
         operation = f.at(operations, f.mul(k.index, 8 * SLOTS))
-        _perform(f, operation, common, chunk.index, "%thread", threads)
+        _perform(f, operation, common, chunk=chunk.index, thread="%thread", threads=threads)
         with f.when(f.op(f"icmp ne i64 {f.load('i64', f.at(operation, 8))}, 0")):
             f.do(f"call void @meet(ptr %call, i64 {threads})")
     with f.when(f.op(f"xor i1 {together}, true")):
@@ -33,7 +33,7 @@ def play() -> str:
             taken = f.op(f"atomicrmw add ptr {f.at('%call', 8 * TAKEN)}, i64 1 monotonic")
             with f.when(f.op(f"icmp slt i64 {taken}, {chunks}")), f.loop("%first", "%last") as k:
                 operation = f.at(operations, f.mul(k.index, 8 * SLOTS))
-                _perform(f, operation, own, taken, "0", "1")
+                _perform(f, operation, own, chunk=taken, thread="0", threads="1")
     f.give()
     return f.text()
 
@@ -57,7 +57,7 @@ def meet() -> str:
     return f.text()
 
 
-def _perform(f: Function, operation: str, arena: str, chunk: str, thread: str, threads: str) -> None:
+def _perform(f: Function, operation: str, arena: str, *, chunk: str, thread: str, threads: str) -> None:
     function = f.load("ptr", operation)
     kinds = ", ".join(kind for kind, _ in PARAMETERS)
     arguments = f"ptr {operation}, ptr {arena}, ptr %call, i64 {chunk}, i64 {thread}, i64 {threads}"
