@@ -117,6 +117,7 @@ def test_other_formats_are_not_opened_whatever_the_file_is_called() -> None:
         decode(_file(Image.new("RGB", (8, 8)), "eps"), "x.png", channels=3, size=None)
 
 
+@pytest.mark.filterwarnings("ignore")  # below twice its limit Pillow only warns
 @pytest.mark.parametrize("factor", [1.5, 3.0])
 def test_a_picture_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
     data = _file(Image.new("L", (100, 100)))

@@ -1,6 +1,5 @@
 """A user's own images: real files in a temporary folder."""
 
-import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +42,8 @@ def test_classes_alone_are_split_by_seed_and_share(tmp_path: Path, grow: Grow) -
 def test_an_archive_gives_what_its_folder_gives(tmp_path: Path, grow: Grow, mode: str, top: str) -> None:
     root = grow(tmp_path / "mine", {**SPLIT, "train/a/._1.png": 99})
     with tarfile.open(tmp_path / "mine.tar", mode) as tar:
-        for name in reversed(sorted(os.listdir(root))):
-            tar.add(root / name, f"{top}{name}")
+        for path in sorted(root.rglob("*.png"), reverse=True):
+            tar.add(path, f"{top}{path.relative_to(root).as_posix()}")
         tar.add(root / "train" / "a" / "1.png", f"{top}README.txt")
     folder, archive = Folder(root).load(), Folder(tmp_path / "mine.tar").load()
     assert archive.train.images.equal(folder.train.images)
