@@ -19,7 +19,7 @@ def beta_and_start(quick: bool = False) -> Figure:
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
         x, y = _edges(study.multiples.log()).exp().numpy(), _edges(study.margins).numpy()
-        mesh = axes.pcolormesh(x, y, study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis")
+        mesh = axes.pcolormesh(x, y, study.theta.T.numpy(), vmin=0, vmax=pi, cmap="cividis", rasterized=True)
         bar = canvas.colorbar(mesh, ax=axes)
         bar.set_label(f"largest limit angle θ̄ of {study.seeds} runs")
         for i, j in (study.empty > 0.5).nonzero().tolist():
@@ -35,10 +35,11 @@ def beta_and_start(quick: bool = False) -> Figure:
 
     return Figure(
         "beta-and-start",
-        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10, λ/β = .5/√d). Left of the dashed line the theorem"
-        " holds, and the limit is close to w* (dark). To its right the bound still has some slack; beyond it, bright"
-        " cells are runs that have stopped near the opposite of w*. In the hatched corner λ is so large that u ends empty"
-        " in most runs: then only a short w along w* is stationary, so its angle is small though nothing is learned.",
+        "β too large, or a start too close to −w* (ℓ1, k = 12, d = 10, λ/β = .5/√d). Left of the dashed line the"
+        " theorem holds, and the limit is close to w* (dark). To its right the bound still has some slack; beyond it,"
+        " bright cells are runs that have stopped near the opposite of w*. In the hatched corner λ is so large that u"
+        " ends empty in most runs: then only a short w along w* is stationary, so its angle is small though nothing is"
+        " learned.",
         draw,
         size=(7.0, 4.6),
     )

@@ -138,7 +138,7 @@ def penalty_order(sweep: Sweep) -> Verdict:
     order = [list(PENALTIES).index(name) for name in ("l1", "tl1", "l0")]
     z, f = (column.view(len(shares), 3)[:, order] for column in (zeros, of_u))
     shown = "; ".join(
-        f"{share:g}: " + ", ".join(f"{a:.1f} zeros, f {b:.1e}" for a, b in zip(z[i], f[i], strict=True))
+        f"{share:g}: zeros {z[i, 0]:.1f}, {z[i, 1]:.1f}, {z[i, 2]:.1f}, f {f[i, 0]:.1e}, {f[i, 1]:.1e}, {f[i, 2]:.1e}"
         for i, share in enumerate(shares)
     )
     return judge(
