@@ -74,11 +74,13 @@ def _several(found: Sequence[Configuration]) -> str:
 def _compared(sparse: list[Row], dense: Row | None) -> list[str]:
     most = max(_mean(r.sparsity) for r in sparse)
     top = sorted((r for r in sparse if most - _mean(r.sparsity) < _SAME), key=lambda r: -_mean(r.accuracy_u))
-    reached = [f"{r.name} classifies {_percent(r.accuracy_u)} of the test images correctly" for r in top[:1]]
-    reached += [f"{r.name} {_percent(r.accuracy_u)}" for r in top[1:3]]
-    said = f"With {_share(top[0].sparsity)} zeros, the most that was reached, {_and(reached)}"
+    reached = [f"that of {r.name} {_percent(r.accuracy_u)}" for r in top[1:3]]
+    said = (
+        f"With {_share(top[0].sparsity)} zeros, the most that was reached, the test accuracy of"
+        f" {_and([f'{top[0].name} is {_percent(top[0].accuracy_u)}', *reached])}"
+    )
     if dense is not None:
-        said += f"; {dense.name}, which is dense, reaches {_percent(dense.accuracy_u)}, {_difference(dense, top[0])}"
+        said += f"; {dense.name}, which is dense, has {_percent(dense.accuracy_u)}, {_difference(dense, top[0])}"
     said += "."
     best = max(sparse, key=lambda r: _mean(r.accuracy_u))
     if best in top:

@@ -46,7 +46,7 @@ def _title(found: Sequence[Configuration]) -> str:
     if len(found) == 1:
         return found[0].name
     tasks = list(dict.fromkeys(task(c) for c in found))
-    return f"{len(found)} ways to train {tasks[0]}" if len(tasks) == 1 else f"{len(found)} configurations"
+    return f"{tasks[0]}, trained in {len(found)} ways" if len(tasks) == 1 else f"{len(found)} configurations"
 
 
 def _legend(listed: Sequence[Row]) -> str:

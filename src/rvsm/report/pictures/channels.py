@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, panels, sizes
+from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, omitted, panels, sizes
 from rvsm.report.reading import Outcome
 
 _ORDER = ("rvsm", "admm")  # the paper compares these two
@@ -62,7 +62,8 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         " from the largest to the smallest: weights w (solid) before and sparse network u (dashed) after the threshold."
         f" A drop to zero at the right is a channel that is gone. {told}"
         f"{' RVSM and ADMM stand beside each other, as in the paper.' if both else ''}"
-        f"{' Of several seeds, the first is shown.' if any(len(c.readings) > 1 for c in shown) else ''}",
+        f"{' Of several seeds, the first is shown.' if any(len(c.readings) > 1 for c in shown) else ''}"
+        f"{omitted(len(ordered))}",
         draw,
         size,
         phone,

@@ -19,6 +19,7 @@ from rvsm.report.pictures.panels import (
     line,
     lowest,
     marker,
+    omitted,
     panels,
     shade,
     sizes,
@@ -32,7 +33,8 @@ def accuracy(found: Sequence[Configuration]) -> Figure | None:
     """Draw the accuracy of w and u against the epoch, a panel for each configuration."""
     validated = any(c.series(_W) for c in found)
     w: Callable[[Look], float | None] = _W if validated else attrgetter("accuracy")
-    shown = [c for c in found if c.series(w)][:MOST]
+    having = [c for c in found if c.series(w)]
+    shown = having[:MOST]
     if not shown:
         return None
     sparse = any(c.series(_U) for c in shown)
@@ -53,7 +55,8 @@ def accuracy(found: Sequence[Configuration]) -> Figure | None:
             canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
 
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 3.2)
-    return Figure("accuracy-by-epoch", _told(shown, validated=validated, sparse=sparse, cut=cut), draw, size, phone)
+    told = _told(shown, validated=validated, sparse=sparse, cut=cut) + omitted(len(having))
+    return Figure("accuracy-by-epoch", told, draw, size, phone)
 
 
 def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
@@ -150,7 +153,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         )
     if cut:
         told += " The axis leaves out lower values of the first epochs."
-    return told + _seeds(shown) + _omitted(shown)
+    return told + _seeds(shown)
 
 
 def _distance(c: Configuration) -> float | None:
@@ -162,7 +165,3 @@ def _distance(c: Configuration) -> float | None:
 def _seeds(shown: Sequence[Configuration]) -> str:
     several = any(len(c.readings) > 1 for c in shown)
     return " Thin lines are single seeds, thick ones their mean." if several else ""
-
-
-def _omitted(shown: Sequence[Configuration]) -> str:
-    return f" Only the first {MOST} configurations are drawn." if shown[-1].number >= MOST else ""

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration, Series, mean_series
-from rvsm.report.pictures.panels import MOST, colour, curves, label, leftmost, line, lowest, panels, sizes
+from rvsm.report.pictures.panels import MOST, colour, curves, label, leftmost, line, lowest, omitted, panels, sizes
 from rvsm.report.reading import Reading
 
 
@@ -42,7 +42,7 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         "lagrangian",
         "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed; only there can its values be"
         " compared, and not between panels. The theorem says that it falls with the full gradient; here f is the mean"
-        f" loss over the batches of an epoch. {fell}.",
+        f" loss over the batches of an epoch. {fell}.{omitted(len(of))}",
         draw,
         size,
         phone,

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
 from rvsm.report.numbers import Mean
-from rvsm.report.pictures.panels import MOST, colour, label, lowest, panels, sizes
+from rvsm.report.pictures.panels import MOST, colour, label, lowest, omitted, panels, sizes
 
 _ROW = 0.19  # inches for a layer
 _MOST_LAYERS = 60
@@ -31,37 +30,31 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
             values = [100 * table[drawn_names[i]] for i in places]
             axes.barh(places, values, color=colour(c), height=0.72)
             for place, value in zip(places, values, strict=True):
-                beside = value < 70
-                axes.text(
-                    value + (2 if beside else -2),
-                    place,
-                    f"{value:.3g}",
-                    va="center",
-                    ha="left" if beside else "right",
-                    fontsize=7.5,
-                    color=mpl.rcParams["text.color"] if beside else "white",
-                )
+                axes.text(value + 2, place, f"{value:.3g}", va="center", fontsize=7.5)
             axes.set_title(label(c.name, 20), fontsize=9.5)
             axes.grid(visible=False, axis="y")
             axes.set_axisbelow(True)
             axes.tick_params(axis="y", labelsize=8)
         drawn[0].set_yticks(range(len(drawn_names)), [label(name, 22) for name in drawn_names])
-        drawn[0].set(ylim=(len(drawn_names) - 0.4, -0.6), xlim=(0, 100))
+        drawn[0].set(ylim=(len(drawn_names) - 0.4, -0.6), xlim=(0, 125), xticks=(0, 50, 100))
         lowest(drawn, "weights left, %")
 
-    least = min(((table[name], c.name, name) for c, table in shown.items() for name in table), key=lambda one: one[0])
+    every = [
+        (table[name], f"{name} of {c.name}" if len(shown) > 1 else name) for c, table in shown.items() for name in table
+    ]
+    least, most = min(every, key=lambda one: one[0]), max(every, key=lambda one: one[0])
     height = max(_ROW * len(drawn_names), 0.6) + 0.45
     size, phone = sizes(len(shown), height=height, width=1.9, extra=0.3)
     left_out = [c.name for c in found if of[c] and c not in sparse] if sparse else []
     return Figure(
         "density-by-layer",
         "The share of weights that are not zero in each layer, from the input at the top to the output at the bottom."
-        f" The emptiest is {least[2]}{f' of {least[1]}' if len(shown) > 1 else ''}, which keeps {100 * least[0]:.3g} %."
-        " Layers that stay dense are those that the network can least spare, or that have few weights anyway."
+        f" The emptiest is {least[1]}, which keeps {100 * least[0]:.3g} %; the fullest is {most[1]}, with"
+        f" {100 * most[0]:.3g} %."
         f"{' Mean over the seeds.' if any(len(c.outcomes) > 1 for c in shown) else ''}"
         f"{' Not drawn, as all is left: ' + ', '.join(left_out) + '.' if left_out else ''}"
         f"{f' Only the first {_MOST_LAYERS} of {len(names)} layers are drawn.' if len(names) > _MOST_LAYERS else ''}"
-        f"{f' Only {MOST} configurations are drawn.' if len(sparse) > MOST else ''}",
+        f"{omitted(len(sparse))}",
         draw,
         size,
         phone,

@@ -47,6 +47,11 @@ def label(text: str, length: int = 26) -> str:
     return f" {text}" if text.startswith("_") else text  # an underscore would keep it out of a legend
 
 
+def omitted(count: int) -> str:
+    """Return a sentence if there are more configurations than panels."""
+    return f" Only the first {MOST} of {count} configurations are drawn." if count > MOST else ""
+
+
 def sizes(
     count: int, *, height: float, width: float = 1.9, extra: float = 0.5
 ) -> tuple[tuple[float, float], tuple[float, float]]:

@@ -1,7 +1,6 @@
 """The plane of accuracy and sparsity, with every run as a point."""
 
 from collections.abc import Sequence
-from math import hypot
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -111,10 +110,10 @@ def _name(
             for dx, dy in _places(size.width / unit, size.height / unit)
         }
         costs = {
-            offset: sum(_overlap(box, other) for other in taken)
+            offset: 4 * sum(_overlap(box, other) for other in taken)
             + 50 * _outside(box, (frame.x0, frame.y0, frame.x1, frame.y1))
-            + unit * hypot(*offset)
-            for offset, box in places.items()
+            + rank
+            for rank, (offset, box) in enumerate(places.items())
         }
         best = min(costs, key=lambda offset: costs[offset])
         text.set_position(best)

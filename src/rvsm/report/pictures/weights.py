@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, panels, sizes
+from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, omitted, panels, sizes
 from rvsm.report.reading import Histogram, Reading
 
 
@@ -27,7 +27,8 @@ class _Sizes:
 
 def weights(found: Sequence[Configuration]) -> Figure | None:
     """Draw histograms of |w| and |u| on a logarithmic axis, a panel for each configuration."""
-    shown = dict([(c, sizes_) for c in found if (sizes_ := _read(c.first)) is not None][:MOST])
+    having = [(c, sizes_) for c in found if (sizes_ := _read(c.first)) is not None]
+    shown = dict(having[:MOST])
     if not shown:
         return None
     used = [edge for one in shown.values() for h in (one.before, one.after) if h for edge in _used(h)]
@@ -73,7 +74,7 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
         " (filled). Zeros have no place on such an axis and are counted in words."
         f"{' Weights to the left of the dashed line become zero.' if marked else ''}"
         f"{' The first bin also holds all that are smaller.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
-        " A valley at the threshold means that few weights are in doubt.",
+        f" A valley at the threshold means that few weights are in doubt.{omitted(len(having))}",
         draw,
         size,
         phone,

@@ -1,0 +1,187 @@
+"""The page for each kind of run: whole, self-contained, and what a browser makes of it."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rvsm.records import Run
+from rvsm.report import report
+
+ALL = ["dense", "l0", "l0-80", "l0-80-s1", "admm"]
+
+
+@pytest.fixture(scope="module")
+def comparison(trained: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report([Run(trained[name]) for name in ALL], tmp_path_factory.mktemp("comparison"))
+
+
+def pictures(html: str) -> list[str]:
+    return re.findall(r'<figure id="([^"]+)"', html)
+
+
+def is_self_contained(html: str) -> bool:
+    loads = re.findall(r'(?:src|href|srcset)="(?!data:|#)([^"]*)', html)
+    return not loads and "<script" not in html.lower() and "@import" not in html and "url(" not in html
+
+
+def test_a_comparison_has_all_its_pictures(comparison: Path) -> None:
+    html = comparison.read_text(encoding="utf-8")
+    named = ["accuracy-sparsity", "accuracy-by-epoch", "sparsity-and-gap", "lagrangian", "density-by-layer"]
+    named += ["weights-histogram", "channel-norms"]
+    assert pictures(html) == named
+    files = {file.name for file in (comparison.parent / "pictures").iterdir()}
+    assert files == {f"{name}.{ending}" for name in named for ending in ("png", "pdf")}
+    assert {file.name for file in comparison.parent.iterdir()} == {"report.html", "table.md", "table.json", "pictures"}
+    assert is_self_contained(html)
+    assert len(html) < 3_000_000
+    assert "convnet on digits, trained in 4 ways" in html
+    for shown in ("penalty.lam", "Options in which the configurations differ", "torch 2", "0, 1"):
+        assert shown in html
+
+
+def test_the_lead_follows_from_the_numbers(comparison: Path) -> None:
+    lead = re.search(r'<p class="lead">(.*?)</p>', comparison.read_text(encoding="utf-8"), re.DOTALL)
+    assert lead
+    rows = {row["name"]: row for row in json.loads((comparison.parent / "table.json").read_text())}
+    sparsest = max(rows.values(), key=lambda row: row["sparsity"]["mean"])
+    text = lead[1].replace("\u00a0", " ")
+    assert sparsest["name"] == "l0-80"
+    assert f"With {100 * sparsest['sparsity']['mean']:.2f} % zeros" in text
+    assert f"of l0-80 is {100 * sparsest['accuracy_u']['mean']:.2f} ± " in text
+    assert f"dense, which is dense, has {100 * rows['dense']['accuracy_u']['mean']:.2f} %" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "has", "lacks"),
+    [
+        ("dense", {"accuracy-by-epoch", "density-by-layer", "weights-histogram"}, {"sparsity-and-gap", "lagrangian"}),
+        ("l0", {"accuracy-by-epoch", "sparsity-and-gap", "lagrangian"}, {"accuracy-sparsity"}),
+        ("l0-80", {"sparsity-and-gap", "weights-histogram", "channel-norms"}, {"accuracy-sparsity"}),
+        ("admm", {"sparsity-and-gap", "channel-norms"}, {"lagrangian"}),
+        ("unvalidated", {"accuracy-by-epoch", "sparsity-and-gap"}, {"accuracy-sparsity"}),
+    ],
+)
+def test_one_run(trained: dict[str, Path], tmp_path: Path, kind: str, has: set[str], lacks: set[str]) -> None:
+    html = report([Run(trained[kind])], tmp_path).read_text(encoding="utf-8")
+    assert has <= set(pictures(html))
+    assert not lacks & set(pictures(html))
+    assert is_self_contained(html)
+    assert f"<h1>{kind}</h1>" in html
+    assert ("Accuracy on the training images" in html) == (kind == "unvalidated")
+    assert ("Shaded are the phases" in html) == (kind in ("l0-80", "unvalidated"))
+
+
+def test_an_unfinished_run_shows_what_there_is(copy: Callable[..., Run], tmp_path: Path) -> None:
+    run = copy("l0-80")
+    (run.folder / "result.json").unlink()
+    lines = (run.folder / "metrics.jsonl").read_text().splitlines()
+    (run.folder / "metrics.jsonl").write_text("\n".join(lines[:2]) + "\n" + lines[2][:50])
+    html = report([run], tmp_path / "out").read_text(encoding="utf-8")
+    assert "The run is not finished: 2 of 4 epochs are done; so far w classifies" in html
+    assert {"accuracy-by-epoch", "sparsity-and-gap", "weights-histogram"} == set(pictures(html))
+    (run.folder / "metrics.jsonl").unlink()
+    html = report([run], tmp_path / "out").read_text(encoding="utf-8")
+    assert "has no record yet" in html
+    assert not pictures(html)
+
+
+def test_damaged_files_are_complained_about(copy: Callable[..., Run], tmp_path: Path) -> None:
+    good, bad = copy("l0", "good"), copy("l0-80", "bad")
+    (bad.folder / "result.json").write_text('{"test": ')
+    (bad.folder / "about.json").write_text("[]")
+    (bad.folder / "config.toml").write_text("name = ")
+    odd = [
+        "not json",
+        '{"epoch": "one"}',
+        '{"epoch": 1, "w": 3, "u": {"accuracy": "high"}, "gap": NaN, "sparsity": 7, "lam": [1, null], "phase": 4}',
+        '{"epoch": 2, "w": {"accuracy": 0.5}, "gap": 1e300, "threshold": [], "histogram": {"zeros": -1}}',
+        '{"epoch": 1e99}',
+        "[1]",
+    ]
+    (bad.folder / "metrics.jsonl").write_text("\n".join(odd) + "\n")
+    html = report([good, bad], tmp_path / "out").read_text(encoding="utf-8")
+    for file in ("config.toml", "about.json", "result.json"):
+        assert f"Note: bad: {file} is damaged" in html
+    assert "2 lines of metrics.jsonl have no epoch" in html
+    assert "1 run is not finished" in html
+    assert str(tmp_path) not in html, "no paths of this machine"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {"test": [], "layers": 3, "histogram": {"w": {"zeros": 1, "counts": []}}, "channel_norms": {"w": {"a": ["x"]}}},
+        {"layers": {"\ud800\n": {"density": 0.5}}, "channel_norms": {"w": {"a": [0.0]}, "u": {"a": [0.0]}}},
+        {"histogram": {"w": {"zeros": 5, "counts": [0] * 80}, "u": {"zeros": 5, "counts": [0] * 80}}},
+        {"histogram": {"w": {"zeros": 0, "counts": [1, 2], "range": [1, -1]}}, "sparsity": 1.0, "nonzeros": -4},
+        {"layers": {f"layer.{i}": {"density": i / 200} for i in range(200)}},
+    ],
+    ids=["empty", "types", "surrogates", "no-weights", "range", "many-layers"],
+)
+def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str, Any]) -> None:
+    run = copy("l0")
+    (run.folder / "result.json").write_text(json.dumps(result))
+    assert "What was run" in report([run], tmp_path / "out").read_text(encoding="utf-8")
+
+
+def test_a_report_needs_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one run"):
+        report([], tmp_path / "out")
+
+
+def rename(run: Run, name: str) -> None:
+    text = (run.folder / "config.toml").read_text()
+    line = f"name = {json.dumps(name)}"
+    (run.folder / "config.toml").write_text(re.sub("^name = .*$", lambda _: line, text, count=1, flags=re.MULTILINE))
+
+
+def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run], tmp_path: Path) -> None:
+    hostile = [
+        "<script>alert(1)</script>",
+        "n" * 400,
+        "_a $x^$ \\frac{",
+        "数 \t\n模 🙂",
+        "{{ 7 * 7 }}",
+        "a|b",
+        "</pre>",
+    ]
+    runs = []
+    for i, name in enumerate([*hostile, *(f"way-{i}" for i in range(6))]):
+        runs.append(copy("l0-80", f"run{i}"))
+        rename(runs[-1], name)
+    page = report(runs, tmp_path / "out")
+    html = page.read_text(encoding="utf-8")
+    assert is_self_contained(html)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "{{ 7 * 7 }}" in html
+    assert len(pictures(html)) <= 12
+    assert len(html) < 3_000_000
+    assert html.count("Only the first 12 of 13 configurations are drawn") >= 4
+    assert all(f">way-{i}<" in html for i in range(6))
+    assert len(json.loads((page.parent / "table.json").read_text())) == 13
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)], ids=["desktop", "phone"])
+def test_a_browser_shows_the_comparison(comparison: Path, width: int, *, dark: bool, look: Callable[..., Any]) -> None:
+    seen = look(comparison, width=width, dark=dark)
+    assert seen.console == ""
+    assert seen.dark == dark
+    assert seen.needed <= seen.width == width
+    assert seen.visible == [True] * 7
+    assert seen.narrow == [width == 360] * 7
+
+
+def test_a_browser_shows_a_run_with_a_long_name(
+    copy: Callable[..., Run], tmp_path: Path, look: Callable[..., Any]
+) -> None:
+    run = copy("l0-80")
+    rename(run, "n" * 400 + "<b>")
+    seen = look(report([run], tmp_path / "out"), width=360)
+    assert seen.console == ""
+    assert seen.needed <= seen.width
+    assert all(seen.visible)

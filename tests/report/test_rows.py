@@ -1,0 +1,113 @@
+"""The table against a computation by hand."""
+
+import json
+from collections.abc import Callable
+from math import sqrt
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rvsm.records import Run
+from rvsm.report import markdown, rows, table
+from rvsm.report.numbers import Mean
+from rvsm.report.rows import as_json
+
+
+def made(folder: Path, name: str, seed: int, *, u: float | None = 0.9, lam: float = 1.0, toml_name: str = "") -> Run:
+    config = f"name = {json.dumps(toml_name or name)}\nseed = {seed}\n[penalty]\nname = 'l0'\nlam = {lam}\n"
+    run = Run.create(folder / f"{name}-s{seed}-{lam}", config=config, about={})
+    if u is not None:
+        result = {
+            "test": {"w": {"accuracy": 0.95}, "u": {"accuracy": u}},
+            "sparsity": 0.8,
+            "sparsity_of_all": 0.75,
+            "nonzeros": 1250,
+            "seconds": 90,
+        }
+        (run.folder / "result.json").write_text(json.dumps(result))
+    return run
+
+
+def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
+    runs = [made(tmp_path, "a", seed, u=u) for seed, u in enumerate((0.90, 0.92, 0.97))]
+    (row,) = rows([*runs, made(tmp_path, "a", 3, u=None)])
+    assert (row.name, row.seeds, row.unfinished) == ("a", 3, 1)
+    assert row.accuracy_u is not None
+    assert row.accuracy_u.mean == pytest.approx(0.93)
+    assert row.accuracy_u.std == pytest.approx(sqrt((0.03**2 + 0.01**2 + 0.04**2) / 2))
+    assert row.accuracy_w == Mean(pytest.approx(0.95), pytest.approx(0.0), 3)
+    assert row.sparsity is not None
+    assert row.sparsity_of_all is not None
+    assert row.nonzeros is not None
+    assert row.minutes is not None
+    assert (row.sparsity.mean, row.sparsity_of_all.mean) == (pytest.approx(0.8), pytest.approx(0.75))
+    assert (row.nonzeros.mean, row.minutes.mean) == (1250, 1.5)
+
+
+def test_one_seed_has_no_deviation_and_none_has_no_mean(tmp_path: Path) -> None:
+    one, none = rows([made(tmp_path, "one", 0), made(tmp_path, "none", 0, u=None)])
+    assert one.accuracy_u == Mean(0.9, None, 1)
+    assert (none.accuracy_u, none.seeds, none.unfinished) == (None, 0, 1)
+
+
+def test_runs_of_one_name_with_other_options_have_rows_of_their_own(tmp_path: Path) -> None:
+    found = rows([made(tmp_path, "a", 0), made(tmp_path, "a", 0, lam=2.0), made(tmp_path, "a", 1)])
+    assert [(row.name, row.seeds) for row in found] == [("a (penalty.lam 1.0)", 2), ("a (penalty.lam 2.0)", 1)]
+
+
+def test_a_run_counts_once(tmp_path: Path) -> None:
+    run = made(tmp_path, "a", 0)
+    twin = made(tmp_path / "elsewhere", "a", 0, u=0.5)
+    (row,) = rows([run, Run(run.folder), twin])
+    assert row.accuracy_u == Mean(0.9, None, 1)
+
+
+def test_of_twins_the_finished_one_counts(tmp_path: Path) -> None:
+    (row,) = rows([made(tmp_path, "a", 0, u=None), made(tmp_path / "elsewhere", "a", 0, u=0.5)])
+    assert (row.accuracy_u, row.unfinished) == (Mean(0.5, None, 1), 0)
+
+
+def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    runs = [made(tmp_path, "rvsm-l0-90", seed, u=u) for seed, u in enumerate((0.9, 0.92))]
+    console = Console(width=80, record=True, file=None)
+    with console.capture() as captured:
+        console.print(table(rows([*runs, made(tmp_path, "[red]sgd", 0)])))
+    text = captured.get()
+    assert "91.00 ± 1.41" in text
+    assert "rvsm-l0-90" in text
+    assert "[red]sgd" in text, "a name is not markup"
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_markdown_and_json(tmp_path: Path) -> None:
+    found = rows([made(tmp_path, "x", 0, toml_name="a|b<c>"), made(tmp_path, "y", 0, u=None)])
+    lines = markdown(found).splitlines()
+    assert lines[0].startswith("| configuration | runs | accuracy of w, % |")
+    assert lines[2].startswith(r"| a\|b&lt;c> | 1 | 95.00 | 90.00 | 80.00 | 75.00 | 1,250 | 1.50 | 0 |")
+    assert lines[3].startswith("| y | 0 | – | – |")
+    table_ = json.loads(as_json(found))
+    assert table_[0]["accuracy_u"] == {"mean": 0.9, "std": None, "count": 1}
+    assert table_[1]["accuracy_u"] is None
+
+
+@pytest.mark.parametrize("odd", ["NaN", "Infinity", '"much"', "null", "true", "[]", "1e400", "1" + "0" * 400, "2.5"])
+def test_odd_numbers_are_not_counted(tmp_path: Path, odd: str) -> None:
+    run = made(tmp_path, "a", 0)
+    (run.folder / "result.json").write_text(f'{{"test": {{"u": {{"accuracy": {odd}}}}}, "sparsity": 0.5}}')
+    (row,) = rows([run])
+    assert row.accuracy_u is None
+    assert row.sparsity == Mean(0.5, None, 1)
+    json.loads(as_json([row]))
+
+
+def test_trained_runs_give_what_their_results_say(trained: dict[str, Path], copy: Callable[..., Run]) -> None:
+    runs = [Run(trained[name]) for name in ("l0-80", "dense", "l0-80-s1")]
+    sparse, dense = rows(runs)
+    accuracies = [run.result()["test"]["u"]["accuracy"] for run in runs if run.config()["name"] == "l0-80"]  # type: ignore[index]
+    assert sparse.accuracy_u is not None
+    assert sparse.accuracy_u.mean == pytest.approx(sum(accuracies) / 2)
+    assert sparse.accuracy_u.std == pytest.approx(abs(accuracies[0] - accuracies[1]) / sqrt(2))
+    assert sparse.sparsity is not None
+    assert sparse.sparsity.mean == pytest.approx(0.8, abs=1e-3)
+    assert dense.sparsity == Mean(0.0, None, 1)
