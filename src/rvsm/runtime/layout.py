@@ -1,8 +1,8 @@
 """Where values live in memory: maps with a border of zeros, and one arena for all of them.
 
-For a batch a position is a vector of images; for one image vectors run over neighbours. All maps of one size get the same
-border, the largest that a convolution of such a map needs; so a buffer can serve one map after another and
-its border stays zero, and maps that are added lie alike.
+For a batch a position is a vector of images; for one image vectors run over neighbours. All maps of one size get the
+same border, the largest that a convolution of such a map needs; so a buffer can serve one map after another and its
+border stays zero, and maps that are added lie alike.
 """
 
 from collections import defaultdict
