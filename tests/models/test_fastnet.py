@@ -131,4 +131,4 @@ def test_it_learns_the_digits() -> None:
             optimizer.step()
     model.eval()
     x, y = next(Batches(data.test, len(data.test), seed=0, mean=mean, std=std).epoch(0))
-    assert float((model(x).argmax(1) == y).float().mean()) > 0.95
+    assert float((model(x).argmax(1) == y).float().mean()) > 0.9
