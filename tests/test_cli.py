@@ -1,0 +1,231 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from rvsm.cli import COMMANDS, main
+from rvsm.records import Run
+
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Run a command that fails, and return its sentence."""
+
+    def go(*words: str) -> str:
+        assert main(words) == 1
+        captured = capsys.readouterr()
+        assert captured.err.startswith("rvsm: ")
+        assert captured.err.count("\n") == 1
+        assert "Traceback" not in captured.err
+        return captured.err.removeprefix("rvsm: ").strip()
+
+    return go
+
+
+class TestHelp:
+    def test_without_arguments(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([])
+        assert ended.value.code == 2
+        assert "rvsm COMMAND …" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("flag", ["--help", "-h"])
+    def test_all_commands(self, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([flag])
+        assert ended.value.code == 0
+        text = capsys.readouterr().out
+        assert all(re.search(rf"^  {name}\b", text, re.MULTILINE) for name in COMMANDS)
+
+    def test_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(["--version"])
+        assert ended.value.code == 0
+        assert re.match(r"rvsm \d+\.\d+", capsys.readouterr().out)
+
+    def test_a_command_that_does_not_exist(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(["trian"])
+        assert ended.value.code == 2
+        assert "train" in capsys.readouterr().err
+
+    def test_train(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["train", "--help"]) == 0
+        text = capsys.readouterr().out
+        for key in ("--run", "--name", "--seed", "--training.epochs", "--optimizer.lr", "--penalty.lam"):
+            assert key in text
+        for key in ("--budget.sparsity", "--data.name", "--model.width", "--augment.crop", "--groups.name"):
+            assert key in text
+        assert "rvsm train [FILE]" in text
+
+    def test_train_shows_the_options_of_a_files_entries(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("x.toml").write_text("[penalty]\nname = 'tl1'\n")
+        assert main(["train", "x.toml", "-h"]) == 0
+        assert "--penalty.a" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("command", "words"),
+        [
+            ("compare", ["--seeds", "--runs", "--out", "--section.option"]),
+            ("report", ["RUN", "--out"]),
+            ("resume", ["RUN"]),
+        ],
+    )
+    def test_others(self, command: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        try:
+            assert main([command, "--help"]) == 0
+        except SystemExit as ended:
+            assert ended.code == 0  # noqa: PT017
+        text = capsys.readouterr().out
+        assert f"usage: rvsm {command}" in text
+        assert all(word in text for word in words)
+
+    @pytest.mark.parametrize("words", [["resume"], ["report"], ["resume", "a", "b"], ["train", "--run"]])
+    def test_misuse(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert "usage" in capsys.readouterr().err
+
+
+class TestSentences:
+    def test_options(self, refused: Callable[..., str]) -> None:
+        assert "did you mean 'training.epochs'?" in refused("train", "--training.epoch", "3")
+        assert refused("train", *QUICK, "--training.epochs", "x") == "training.epochs must be a whole number but is 'x'"
+        assert "how many zeros" in refused("train")
+        assert "did you mean 'lenet5'?" in refused("train", *QUICK, "--model.name", "lenet")
+
+    def test_files(self, refused: Callable[..., str], tmp_path: Path) -> None:
+        assert refused("train", "nope.toml").startswith("there is no file nope.toml; give a TOML file")
+        assert "is a folder; give a TOML file, or use rvsm resume" in refused("train", ".")
+        Path("bad.toml").write_bytes(b"\xff\x00")
+        assert refused("train", "bad.toml").startswith("bad.toml is not a TOML file: ")
+        assert "train takes one file but got 2; use rvsm compare for several" in refused("train", "a.toml", "b.toml")
+        assert refused("compare").startswith("compare needs at least one file")
+        assert "--seeds must be at least 1 but is 0" in refused("compare", "x.toml", "--seeds", "0")
+        if os.geteuid() == 0:
+            return
+        Path("secret.toml").write_text("")
+        Path("secret.toml").chmod(0)
+        assert "secret.toml" in refused("train", "secret.toml")
+
+    def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
+        assert "'x.toml'" in refused("train", "--training.epochs", "3", "x.toml")
+
+    def test_runs(self, refused: Callable[..., str]) -> None:
+        assert refused("resume", "nowhere").startswith(
+            "nowhere is not a run's folder: it does not exist; give a folder"
+        )
+        assert refused("report", ".").startswith(". is not a run's folder: it has no config.toml")
+
+    def test_data(self, refused: Callable[..., str]) -> None:
+        assert "nothing-there" in refused("train", *QUICK, "--data.name", "folder", "--data.path", "nothing-there")
+
+    def test_models(self, refused: Callable[..., str]) -> None:
+        flags = ["--budget.sparsity", "0.5", "--model.name"]
+        assert "there is no module 'nets_nowhere'" in refused("train", *flags, "nets_nowhere:net")
+        text = refused("train", *flags, "torch.nn:Linear", "--model.in_features", "3", "--model.out_features", "3")
+        assert "cannot take images of shape [1, 8, 8]" in text
+        assert not Path("runs").exists()
+
+    def test_seeds_too_large(self, refused: Callable[..., str]) -> None:
+        assert "seed must be a whole number of at most 64 bits" in refused("train", *QUICK, "--seed", str(10**30))
+
+
+class TestRuns:
+    def test_train_then_conflicts_then_resume(
+        self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(["train", *QUICK, "--name", "ℓ0 [a]"]) == 0
+        captured = capsys.readouterr()
+        assert captured.err == ""
+        assert "epoch 2/2" in captured.out
+        found = re.search(r"^the run is in (\S+); see it with: rvsm report \1$", captured.out, re.MULTILINE)
+        assert found
+        folder = Path(found[1])
+        assert Run(folder).status == "finished"
+        assert re.search(
+            r"^ℓ0 \[a\]: test accuracy \d+\.\d\d % with 7\d\.\d\d|8\d\.\d\d % zeros", captured.out, re.MULTILINE
+        )
+        same = ["train", *QUICK, "--name", "ℓ0 [a]"]
+        assert f"{folder} is finished; see it with: rvsm report {folder}" in refused(*same)
+        assert "(training.batch 256 → 128)" in refused(*same, "--training.batch", "128")
+        assert main(["resume", str(folder)]) == 0  # says the result again
+        assert "test accuracy" in capsys.readouterr().out
+        (folder / "result.json").unlink()
+        assert f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}" in refused(*same)
+
+    def test_seeds_have_folders_of_their_own(self, capsys: pytest.CaptureFixture[str]) -> None:
+        for seed in ("0", "1"):
+            assert main(["train", *QUICK, "--seed", seed]) == 0
+        weights = [Run(folder).weights()["0.weight"] for folder in sorted(Path("runs").iterdir())]
+        assert len(weights) == 2
+        assert not torch.equal(*weights)
+
+    def test_a_folder_of_ones_own(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["train", "--run", "deep/er", *QUICK]) == 0
+        assert Run(Path("deep/er")).status == "finished"
+        assert "is a file; give a folder for the run" in refused("train", "--run", "deep/er/result.json", *QUICK)
+
+    def test_a_file_and_flags(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("mine.toml").write_text(
+            "[training]\nepochs = 1\nbatch = 256\n[model]\nwidth = 4\n[budget]\nsparsity = 0.5"
+        )
+        assert main(["train", "mine.toml", "--training.epochs=2", "--budget.sparsity", "0.6"]) == 0
+        run = Run(Path("runs/mine-s0"))
+        assert run.config()["training"]["epochs"] == 2
+        assert run.result() is not None
+        assert run.config()["budget"]["sparsity"] == 0.6
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    long = ["--training.epochs", "80", "--training.evaluate_every", "40"]
+    command = [sys.executable, "-m", "rvsm.cli", "train", "--run", str(folder), *QUICK, *long]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    while process.poll() is None and not list(folder.glob("checkpoints/step-*")):
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 320; go on with: rvsm (resume .*)\n", errors)
+    assert found, errors
+    state, complaints = Run(folder).newest()
+    assert state is not None
+    assert (state["step"], complaints) == (int(found[1]), [])
+    if number == signal.SIGINT:
+        assert main(found[2].split()) == 0
+        assert f"going on from step {found[1]} of 320" in capfd.readouterr().out
+        assert Run(folder).status == "finished"
+
+
+def test_two_at_once(tmp_path: Path, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    main(["train", "--run", "a", *QUICK])
+    capsys.readouterr()
+    Path("a/result.json").unlink()
+    with Run(Path("a")).locked():
+        assert refused("resume", "a") == "another process is training in a; wait for it, or stop it"
+
+
+def test_a_package_that_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rvsm.config", None)
+    assert main(["train", "--seed", "1"]) == 1
+    assert "which is not installed: pip install 'rvsm[train]'" in capsys.readouterr().err
