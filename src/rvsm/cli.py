@@ -1,6 +1,7 @@
 """The command line: it only wires; each command's work is elsewhere."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from itertools import takewhile
@@ -28,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"rvsm {__version__}")
     parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of those below")
     command = parser.parse_args(words[:1]).command
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
         return COMMANDS[command][0](words[1:])
     except ModuleNotFoundError as missing:

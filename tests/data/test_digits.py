@@ -1,6 +1,6 @@
 import torch
 
-from rvsm.data import Digits, digits
+from rvsm.data import Digits
 
 
 def test_the_parts_are_fixed_and_balanced() -> None:
@@ -22,9 +22,3 @@ def test_no_test_image_is_a_training_image() -> None:
 def test_pixels_are_scaled_to_the_whole_range_of_a_byte() -> None:
     values = Digits().load().train.images.unique()
     assert values.tolist() == [round(v * 255 / 16) for v in range(17)]
-
-
-def test_the_split_of_floats_is_still_there() -> None:
-    split = digits(seed=0)
-    assert split.train_images.shape == (1348, 1, 8, 8)
-    assert abs(float(split.train_images.mean())) < 1e-5

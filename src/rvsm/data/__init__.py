@@ -4,7 +4,7 @@ from rvsm.data.augment import Augmentation, Cutout, Flip, RandomCrop
 from rvsm.data.batches import Batches
 from rvsm.data.cifar10 import CIFAR10
 from rvsm.data.dataset import Dataset, Source
-from rvsm.data.digits import Digits, Split, digits
+from rvsm.data.digits import Digits
 from rvsm.data.fashion_mnist import FashionMNIST
 from rvsm.data.folder import Folder
 from rvsm.data.images import Images, Moments, moments
@@ -31,7 +31,5 @@ __all__ = [
     "Moments",
     "RandomCrop",
     "Source",
-    "Split",
-    "digits",
     "moments",
 ]
