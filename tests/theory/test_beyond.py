@@ -9,7 +9,7 @@ from rvsm.theory.sample import inputs
 
 
 def test_a_finite_sample_comes_closer_as_it_grows() -> None:
-    found = beyond.finite_sample((100, 3200), seeds=3, steps=150)
+    found = beyond.finite_sample((100, 3200), seeds=3, steps=80)
     mean = found.distance.mean(dim=1)
     assert mean[1] < mean[0] / 2
     assert found.rise.max() < 1e-6

@@ -90,7 +90,7 @@ def test_the_threshold_that_keeps_u_is_the_one_that_the_limit_has() -> None:
     truth = torch.full((d,), 1 / 3, dtype=torch.float64)
     for share, empty in ((0.99, False), (1.01, True)):
         penalty = rvsm.L0(lam=1.0).with_threshold(share * float(threshold_limit(k=k, beta=beta, d=d)), 1 / beta)
-        path = simulate(Setting(penalty, k=k, beta=beta, eta=1.5), truth, 0.3 * truth, steps=500, empty_ok=True)
+        path = simulate(Setting(penalty, k=k, beta=beta, eta=1.5), truth, 0.3 * truth, steps=150, empty_ok=True)
         assert path.support[-1].any() != empty
 
 

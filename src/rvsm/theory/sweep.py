@@ -62,7 +62,7 @@ def norm_floor(*, k: Patches, beta: Tensor | float) -> Tensor:
     """Return B/(A + βk²), the share of ‖w*‖ that ‖wᵗ‖ does not stay below for k ≥ 2.
 
     >>> round(float(norm_floor(k=4, beta=0.05)), 6)
-    0.443156
+    0.443137
     """
     a, b = coefficients(k)
     return b / (a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2)
@@ -75,7 +75,7 @@ def threshold_limit(*, k: Patches, beta: Tensor | float, d: int) -> Tensor:
     threshold.
 
     >>> round(float(threshold_limit(k=4, beta=0.05, d=4)), 6)
-    0.453592
+    0.453595
     """
     a, _ = coefficients(k)
     return a / ((a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2) * sqrt(d))
