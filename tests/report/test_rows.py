@@ -1,6 +1,7 @@
 """The table against a computation by hand."""
 
 import json
+import re
 from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
@@ -70,11 +71,12 @@ def test_of_twins_the_finished_one_counts(tmp_path: Path) -> None:
 
 def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     runs = [made(tmp_path, "rvsm-l0-90", seed, u=u) for seed, u in enumerate((0.9, 0.92))]
-    console = Console(width=80, record=True, file=None)
+    runs.append(made(tmp_path, "rvsm-l0-90", 2, u=None))
+    console = Console(width=80)
     with console.capture() as captured:
         console.print(table(rows([*runs, made(tmp_path, "[red]sgd", 0)])))
     text = captured.get()
-    assert "91.00 ± 1.41" in text
+    assert re.search(r"rvsm-l0-90 +2 of 3 +95.00 ± 0.00 +91.00 ± 1.41 +80.00 +75.00 +1.50", text)
     assert "rvsm-l0-90" in text
     assert "[red]sgd" in text, "a name is not markup"
     assert max(map(len, text.splitlines())) <= 80
@@ -84,8 +86,8 @@ def test_markdown_and_json(tmp_path: Path) -> None:
     found = rows([made(tmp_path, "x", 0, toml_name="a|b<c>"), made(tmp_path, "y", 0, u=None)])
     lines = markdown(found).splitlines()
     assert lines[0].startswith("| configuration | runs | accuracy of w, % |")
-    assert lines[2].startswith(r"| a\|b&lt;c> | 1 | 95.00 | 90.00 | 80.00 | 75.00 | 1,250 | 1.50 | 0 |")
-    assert lines[3].startswith("| y | 0 | – | – |")
+    assert lines[2].startswith(r"| a\|b&lt;c> | 1 | 95.00 | 90.00 | 80.00 | 75.00 | 1,250 | 1.50 |")
+    assert lines[3].startswith("| y | 0 of 1 | – | – |")
     table_ = json.loads(as_json(found))
     assert table_[0]["accuracy_u"] == {"mean": 0.9, "std": None, "count": 1}
     assert table_[1]["accuracy_u"] is None

@@ -7,7 +7,7 @@ from rvsm.pages import Cell, Figure, Page, Section
 from rvsm.report import pictures
 from rvsm.report.configurations import Configuration
 from rvsm.report.lead import lead, task
-from rvsm.report.rows import Row, columns
+from rvsm.report.rows import COLUMNS, Row
 from rvsm.report.what import what_was_run
 
 
@@ -17,8 +17,8 @@ def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[
         Section(
             "Results",
             paragraphs=[_legend(listed)],
-            head=tuple(columns(listed)),
-            rows=[_cells(row) for row in _texts(listed)],
+            head=tuple(COLUMNS),
+            rows=[[Cell(text(row), numeric=i > 0) for i, text in enumerate(COLUMNS.values())] for row in listed],
             figures=_drawn(pictures.plane(found)),
         ),
         Section(
@@ -50,22 +50,15 @@ def _title(found: Sequence[Configuration]) -> str:
 
 
 def _legend(listed: Sequence[Row]) -> str:
+    waiting = " Runs that are not finished have no numbers yet." if any(row.unfinished for row in listed) else ""
     spread = " Numbers are mean ± standard deviation over the runs." if any(row.seeds > 1 for row in listed) else ""
     if not any(row.seeds for row in listed):
         return "The test images are looked at once, at the end; until a run is finished, it has no numbers here."
     return (
         "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
         " of the sparse network u that was kept. Zeros are counted over the sparsified weights (convolutions and linear"
-        f" layers) and over all parameters.{spread}"
+        f" layers) and over all parameters.{spread}{waiting}"
     )
-
-
-def _texts(listed: Sequence[Row]) -> list[list[str]]:
-    return [[text(row) for text in columns(listed).values()] for row in listed]
-
-
-def _cells(texts: Sequence[str]) -> list[Cell]:
-    return [Cell(text, numeric=i > 0) for i, text in enumerate(texts)]
 
 
 def _drawn(*drawn: Figure | None) -> list[Figure]:

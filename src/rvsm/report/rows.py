@@ -45,14 +45,13 @@ class Row:
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "configuration": lambda row: row.name,
-    "runs": lambda row: str(row.seeds),
+    "runs": lambda row: f"{row.seeds} of {row.seeds + row.unfinished}" if row.unfinished else str(row.seeds),
     "accuracy of w, %": lambda row: _percent(row.accuracy_w),
     "accuracy of u, %": lambda row: _percent(row.accuracy_u),
     "zeros, %": lambda row: _percent(row.sparsity),
     "of all, %": lambda row: _percent(row.sparsity_of_all),
     "nonzeros": lambda row: NOTHING if row.nonzeros is None else row.nonzeros.text(digits=0),
     "minutes": lambda row: _minutes(row.minutes),
-    "unfinished": lambda row: str(row.unfinished),
 }
 """The columns and what they show."""
 
@@ -78,23 +77,23 @@ def row(c: Configuration) -> Row:
     )
 
 
-def columns(listed: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
-    """Return the columns that say something: that of unfinished runs only if there are any."""
-    return {name: text for name, text in COLUMNS.items() if name != "unfinished" or any(r.unfinished for r in listed)}
-
-
 def table(listed: Sequence[Row]) -> Table:
-    """Return the rows for a terminal of 80 columns: what the files have beyond that is left out."""
-    shown = {name: text for name, text in columns(listed).items() if name != "nonzeros"}
+    """Return the rows for a terminal of 80 columns: nonzeros and the spread of zeros and time are in the files only."""
     counts = {one.seeds for one in listed}
-    if len(counts) == 1:
-        shown.pop("runs")
-    shown["minutes"] = lambda row: _minutes(None if row.minutes is None else replace(row.minutes, std=None))
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(counts))
-    for i, name in enumerate(shown):
-        head = name.replace(" of ", "\nof ")
+    shown: dict[str, Callable[[Row], str]] = {"configuration": COLUMNS["configuration"]}
+    if len(counts) > 1 or any(one.unfinished for one in listed):
+        shown["runs"] = COLUMNS["runs"]
+    shown |= {
+        "accuracy\nof w, %": lambda one: _percent(one.accuracy_w),
+        "accuracy\nof u, %": lambda one: _percent(one.accuracy_u),
+        "zeros\n%": lambda one: _percent(_bare(one.sparsity)),
+        "of all\n%": lambda one: _percent(_bare(one.sparsity_of_all)),
+        "minutes": lambda one: _minutes(_bare(one.minutes)),
+    }
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(listed))
+    for i, head in enumerate(shown):
         drawn.add_column(
-            head, justify="right" if i else "left", overflow="fold", no_wrap=i > 0, min_width=5 if i else 14
+            head, justify="right" if i else "left", overflow="fold", no_wrap=i > 0, min_width=4 if i else 8
         )
     for one in listed:
         drawn.add_row(*(escape(text(one)) for text in shown.values()))
@@ -103,9 +102,8 @@ def table(listed: Sequence[Row]) -> Table:
 
 def markdown(listed: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    shown = columns(listed)
-    lines = ["| " + " | ".join(shown) + " |", "| --- |" + " ---: |" * (len(shown) - 1)]
-    lines += ["| " + " | ".join(_cell(text(one)) for text in shown.values()) + " |" for one in listed]
+    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- |" + " ---: |" * (len(COLUMNS) - 1)]
+    lines += ["| " + " | ".join(_cell(text(one)) for text in COLUMNS.values()) + " |" for one in listed]
     return "\n".join(lines) + "\n"
 
 
@@ -114,14 +112,20 @@ def as_json(listed: Sequence[Row]) -> str:
     return json.dumps([asdict(one) for one in listed], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _caption(counts: set[int]) -> str:
+def _caption(listed: Sequence[Row]) -> str:
+    counts = {one.seeds for one in listed}
     zeros = "Zeros are counted over the sparsified weights, and over all parameters."
+    waiting = " Runs that are not finished have no numbers yet." if any(one.unfinished for one in listed) else ""
     if not any(counts):
         return "No run is finished."
-    if counts == {1}:
-        return f"One run each: small differences may be chance. {zeros}"
+    if max(counts) == 1:
+        return f"One run each: small differences may be chance. {zeros}{waiting}"
     runs = f"{max(counts)} runs each" if len(counts) == 1 else "the runs"
-    return f"Mean ± standard deviation over {runs}. {zeros}"
+    return f"Mean ± standard deviation over {runs}. {zeros}{waiting}"
+
+
+def _bare(mean: Mean | None) -> Mean | None:
+    return None if mean is None else replace(mean, std=None)
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
@@ -78,7 +78,7 @@ def _axes(axes: Axes, *, logarithmic: bool) -> None:
         axes.invert_xaxis()
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda left, _: f"{100 - left:.6g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_minor_locator(NullLocator())
     else:
         low, high = axes.get_xlim()
         axes.set_xlim(max(low, -6), min(high, 106))
