@@ -16,6 +16,7 @@ from rvsm.runtime.steps import Step, copy, parameters
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
+FAR = 3 << 19  # bytes of a map that does not stay in the second-level cache
 MAX_OFFSET = (1 << 31) - 1
 
 
@@ -109,7 +110,8 @@ def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool,
 
 def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], packed: Packed) -> Step:
     y = site.y.geometry
-    activation = site.operation.activation
+    o, x = site.operation, site.x.geometry
+    activation = o.activation
     if activation.name == "none":
         activation = Activation("clamp", -inf, inf)
     arguments: dict[str, int | NDArray[np.generic]] = {
@@ -120,7 +122,7 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         "starts": packed.starts,
         "bias": packed.bias,
         "channels": packed.channels,
-        "tiles": tiles,
+        "tiles": np.concatenate([tiles, tiles[-1:]]),
         "blocks": packed.blocks,
         "passes": packed.passes,
         "x_row": taps.row,
@@ -128,6 +130,12 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         "y_plane": y.plane,
         "ranges": thread_ranges(len(tiles), packed, site.threads),
         "parameters": parameters(activation),
+        "inputs": site.x.channels,
+        "ahead_rows": (variant.rows - 1) * o.stride[0] + o.dilation[0] * (o.kernel[0] - 1) + 1,
+        "ahead_row": x.row,
+        "ahead_plane": taps.plane,
+        "ahead_from": 4 * x.unit * o.dilation[1] * (o.kernel[1] - 1),
+        "ahead_to": 4 * x.unit * ((variant.columns - 1) * taps.step + o.dilation[1] * (o.kernel[1] - 1) + 1),
     }
     note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (
         f", {packed.passes} passes" * (packed.passes > 1)
@@ -172,7 +180,8 @@ def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[n
         for x0, x1, c in _bands(g.width, columns):
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
-            variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False)
+            large = site.x.channels * site.x.geometry.plane > FAR
+            variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False, large)
             result.append((variant, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
 

@@ -151,6 +151,10 @@ class Function:
         """Store a value of type ``kind``."""
         self.do(f"store {kind} {value}, ptr {pointer}" + (", align 4" if kind.startswith("<") else ""))
 
+    def prefetch(self, pointer: str, *, write: bool = False) -> None:
+        """Ask for a line of memory before it is needed."""
+        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 2, i32 1)")
+
     def splat(self, lanes: int, value: str) -> str:
         """Return a vector with the float ``value`` in all lanes."""
         one = self.op(f"insertelement <{lanes} x float> poison, float {value}, i64 0")
@@ -173,6 +177,9 @@ class Function:
     def _next(self) -> int:
         self._count += 1
         return self._count
+
+
+PREFETCH = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
 
 
 def declarations(lanes: int) -> str:

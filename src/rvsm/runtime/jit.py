@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from rvsm.runtime.ir import declarations
+from rvsm.runtime.ir import PREFETCH, declarations
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Compiler:
 
     def _compile(self, texts: dict[str, str]) -> None:
         llvm = self._llvm
-        module = llvm.parse_assembly("\n\n".join([*map(declarations, self.machine.widths), *texts.values()]))
+        module = llvm.parse_assembly("\n\n".join([PREFETCH, *map(declarations, self.machine.widths), *texts.values()]))
         module.triple = llvm.get_process_triple()
         module.data_layout = str(self._target.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=1)

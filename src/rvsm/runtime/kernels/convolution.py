@@ -30,6 +30,12 @@ SLOTS = (
     "y_plane",  # bytes from channel to channel
     "ranges",  # for one thread, and then for each of several: first and last tile, first and last block
     "parameters",  # of the activation: two floats
+    "inputs",  # what is fetched ahead: channels, rows of each, bytes from channel to channel, …
+    "ahead_rows",
+    "ahead_row",
+    "ahead_plane",
+    "ahead_from",  # … and which part of each row
+    "ahead_to",
 )
 
 
@@ -38,7 +44,8 @@ class Variant:
     """What is fixed when a convolution is compiled.
 
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
-    column of the input; ``masked`` if single lanes of the output are not to be written.
+    column of the input; ``masked`` if single lanes of the output are not to be written; ``ahead`` if the memory of the next
+    tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
     """
 
     lanes: int
@@ -48,12 +55,13 @@ class Variant:
     step: int
     activation: str
     masked: bool
+    ahead: bool = False
 
     @property
     def name(self) -> str:
         """The name of the compiled function."""
         shape = f"{self.rows}x{self.columns}_b{self.block}_s{self.step}_{self.activation}"
-        return f"convolution_{self.lanes}_{shape}{'_masked' if self.masked else ''}"
+        return f"convolution_{self.lanes}_{shape}{'_masked' * self.masked}{'_ahead' * self.ahead}"
 
     @property
     def vectors(self) -> int:
@@ -90,12 +98,16 @@ def convolution(variant: Variant) -> str:
         entry = f.at(tiles, f.mul(tile.index, variant.tile_bytes))
         place = f.load("i64", f.at(entry, 8))
         source = f.at(x, f.load("i64", entry))
+        following = f.at(entry, variant.tile_bytes)  # the table ends with a copy of its last tile
         with f.loop(0, passes) as turn:
             begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
             is_first = f.op(f"icmp eq i64 {turn.index}, 0")
             is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
             with f.loop(first, last) as block:
                 body.write(_Moment(entry, source, y, place, begins, is_first, is_last), block.index)
+                if variant.ahead:
+                    with f.when(is_first):
+                        body.fetch(f.at(x, f.load("i64", following)), f.load("i64", f.at(following, 8)), y, block.index)
     f.give()
     return f.text()
 
@@ -142,6 +154,25 @@ class _Body:
                 f.masked_store(value, f.at(now.y, offset), f.op(f"bitcast i{v.lanes} {bits} to <{v.lanes} x i1>"))
             else:
                 f.store(f.kind, value, f.at(now.y, offset))
+
+    def fetch(self, source: str, place: str, y: str, block: str) -> None:
+        """Ask for the memory that this block's share of the next tile needs: input, output, residual."""
+        f, v = self.f, self.v
+        inputs, blocks = f.number("inputs"), f.number("blocks")
+        low = f.op(f"sdiv i64 {f.mul(inputs, block)}, {blocks}")
+        high = f.op(f"sdiv i64 {f.mul(inputs, f.add(block, 1))}, {blocks}")
+        rows, row, plane = f.number("ahead_rows"), f.number("ahead_row"), f.number("ahead_plane")
+        start, stop = f.number("ahead_from"), f.number("ahead_to")
+        with f.loop(low, high) as channel, f.loop(0, rows) as line:
+            begin = f.at(source, f.mul(channel.index, plane), f.mul(line.index, row))
+            with f.loop(start, stop, 64) as place_in_row:
+                f.prefetch(f.at(begin, place_in_row.index))
+        places, _ = self._places(block, place)
+        with f.when(f.op(f"icmp sge i64 {self.residual}, 0")):
+            for offset in places:
+                f.prefetch(f.at(f.at("%arena", self.residual), offset))
+        for offset in places:
+            f.prefetch(f.at(y, offset), write=True)
 
     def _places(self, block: str, place: str) -> tuple[list[str], list[str]]:
         """Return where each accumulator goes, relative to a buffer, and its bias."""
