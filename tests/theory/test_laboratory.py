@@ -66,7 +66,7 @@ def test_some_statements_never_replace_the_page_of_others(tmp_path: Path, capsys
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert main(["theory", "gradient", "--quick", "--out", str(tmp_path)]) == 0
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    assert "keeps its page of 1 other statements, so nothing is written" in capsys.readouterr().out
+    assert "keeps its page of 1 other statement, so nothing is written" in capsys.readouterr().out
     # All that the page has, and more: nothing is lost.
     more = ["gradient", "sine-gives-angle", "simploss"]
     assert main(["theory", *more, "--quick", "--out", str(tmp_path)]) == 0

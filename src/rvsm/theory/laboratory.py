@@ -60,13 +60,17 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
         _tell(verdict, console)
     for surprise in surprises:
         console.print(f"[bold red]not as expected:[/] {surprise}")
-    count = f"{len(verdicts)} statement{'s' if len(verdicts) > 1 else ''} in {seconds:.0f} s"
+    count = f"{_counted(len(verdicts), 'statement')} in {seconds:.0f} s"
     if others:
-        left = f"{out} keeps its page of {len(others)} other statements, so nothing is written; for a page give another"
-        console.print(f"{count}; {left} --out", soft_wrap=True)
+        kept = f"{out} keeps its page of {_counted(len(others), 'other statement')}, so nothing is written"
+        console.print(f"{count}; {kept}; for a page give another --out", soft_wrap=True)
     else:
         console.print(f"{count}; read {out / 'theory.html'}", soft_wrap=True)
     return not surprises
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _make(out: Path) -> None:
