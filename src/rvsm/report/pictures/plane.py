@@ -94,6 +94,8 @@ def _name(
     texts = [
         axes.annotate(name, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=9) for x, y, name in points
     ]
+    for text in texts:
+        text.set_in_layout(False)  # else the axes would shrink for names that are not yet in their place
     canvas.draw_without_rendering()  # places the axes, after which sizes are known
     canvas.set_layout_engine("none")
     unit = canvas.dpi / 72
