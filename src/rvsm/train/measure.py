@@ -43,7 +43,9 @@ def sparsity_record(method: Method, loss: float) -> dict[str, Any]:
     """Return what a method's statistics say, given the training loss f(w)."""
     statistics: Statistics = method.statistics()
     return {
-        "phase": method.phase,
+        "phase": None
+        if method.budget is None
+        else method.budget.phase(max(method.step - 1, 0)),  # of the step just made
         "sparsity": statistics.sparsity,
         "sparsity_of_all": statistics.sparsity_of_all,
         "gap": statistics.gap,
@@ -66,7 +68,7 @@ def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
         zeros += int((sizes == 0).sum())
         logs = sizes[sizes > 0].log10().clamp(EDGES[0], EDGES[-1])
         counts += torch.histc(logs, len(EDGES) - 1, EDGES[0], EDGES[-1]).to(torch.int64).cpu()
-    return {"zeros": zeros, "counts": counts.tolist()}
+    return {"range": [EDGES[0], EDGES[-1]], "zeros": zeros, "counts": counts.tolist()}
 
 
 def channel_norms(named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
