@@ -67,16 +67,6 @@ def test_it_is_small(tmp_path: Path) -> None:
     assert (tmp_path / "model.rvsm").stat().st_size <= 1.15 * (4 * nonzero + weights / 8)
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.rvsm"
-    path.write_bytes(b"old")
-
-    with pytest.raises((OSError, TypeError)):
-        file.replace(path, "not bytes")  # type: ignore[arg-type]
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["model.rvsm"]
-
-
 def refused(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"model\.rvsm") as error:

@@ -4,7 +4,6 @@ import contextlib
 import io
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from rvsm.files import replacing
 
 TOLERANCE = 1e-4
 
@@ -38,28 +39,21 @@ def to_onnx(
     examples = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
     two = tuple(torch.cat([x, x]) if len(x) == 1 else x for x in examples)  # a batch of 1 would be taken as fixed
     names = [f"input_{k}" for k in range(len(two))]
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    os.close(handle)
-    try:
-        _export(model, two, names, temporary)
-        difference = _difference(model, examples, names, temporary) if verify else None
+    with replacing(Path(path)) as temporary:
+        _export(model, two, names, str(temporary))
+        difference = _difference(model, examples, names, str(temporary)) if verify else None
         if difference is not None and not difference <= TOLERANCE:
             raise ValueError(f"the exported network differs by {difference:.1e} in ONNX Runtime; it was not written")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
     return difference
 
 
 def _export(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], path: str) -> None:
     """Call torch's exporter without its chatter."""
     dynamic = tuple({0: torch.export.Dim("batch")} for _ in examples)
-    logger = logging.getLogger("onnxscript")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("onnxscript", "torch.onnx")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -68,7 +62,8 @@ def _export(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], pa
                 external_data=False,
             )  # fmt: skip
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _difference(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], path: str) -> float:

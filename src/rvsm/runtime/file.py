@@ -5,13 +5,12 @@ the loader. Everything is checked; a file that is damaged, made by a newer versi
 """
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
+from rvsm.files import replacing
 from rvsm.runtime.operations import Convolution, whole
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.weights import Weights
@@ -31,24 +30,8 @@ def write(plan: Plan, path: Path) -> None:
         tensors[f"{k}.bias"] = plan.biases[k]
     # One entry of metadata: several would be written in any order, and equal networks in different files.
     graph = json.dumps({"version": VERSION, **plan.describe()}, separators=(",", ":"), ensure_ascii=False)
-    replace(path, save(tensors, {"rvsm": graph}))
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write ``data`` to a temporary file beside ``path``, see it on the disk, and give it its name."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)  # as any other new file; mkstemp's is for the owner only
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacing(path) as temporary:
+        temporary.write_bytes(save(tensors, {"rvsm": graph}))
 
 
 def read(path: Path) -> Plan:

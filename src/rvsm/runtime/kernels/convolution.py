@@ -44,8 +44,8 @@ class Variant:
     """What is fixed when a convolution is compiled.
 
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
-    column of the input; ``masked`` if single lanes of the output are not to be written; ``ahead`` if the memory of the next
-    tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
+    column of the input; ``masked`` if single lanes of the output are not to be written; ``ahead`` if the memory of the
+    next tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
     """
 
     lanes: int
@@ -157,7 +157,7 @@ class _Body:
 
     def fetch(self, source: str, place: str, y: str, block: str) -> None:
         """Ask for the memory that this block's share of the next tile needs: input, output, residual."""
-        f, v = self.f, self.v
+        f = self.f
         inputs, blocks = f.number("inputs"), f.number("blocks")
         low = f.op(f"sdiv i64 {f.mul(inputs, block)}, {blocks}")
         high = f.op(f"sdiv i64 {f.mul(inputs, f.add(block, 1))}, {blocks}")

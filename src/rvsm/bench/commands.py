@@ -1,0 +1,127 @@
+"""What the commands ``pack`` and ``bench`` do, with plain arguments."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.bench.comparison import Comparison, compare
+from rvsm.runtime import describe, load
+from rvsm.runtime.description import Description
+
+
+def model_of(
+    source: str, *, weights: Path | None = None, shape: Sequence[int] | None = None
+) -> tuple[nn.Module, Tensor]:
+    """Return a network in eval mode and an example of its input.
+
+    Args:
+        source: the folder of a finished run, or ``module:callable``, which makes the network.
+        weights: its weights, as safetensors or as a ``.pt`` file of tensors.
+        shape: of one image, for example 3, 32, 32; a run knows its own.
+
+    """
+    if Path(source).is_dir():
+        model, known = _of_run(Path(source))
+        shape = shape or known
+    elif ":" in source:
+        from rvsm.models import load_model
+
+        model = load_model(source)
+        if shape is None:
+            raise ValueError(f"the shape of an image is needed for {source}: --input 3,32,32, for example")
+    else:
+        raise ValueError(f"{source!r} is neither the folder of a run nor module:callable")
+    if weights is not None:
+        _load_weights(model, weights)
+    if not shape or min(shape) < 1:
+        raise ValueError(f"the shape of an image must be whole numbers from 1 but is {shape}")
+    return model.eval(), torch.zeros(1, *shape)
+
+
+def pack(source: str, out: Path, *, weights: Path | None = None, shape: Sequence[int] | None = None) -> Description:
+    """Compile a network, write it to a file for the runtime, and return what is in it."""
+    from rvsm.lowering import compile
+
+    model, example = model_of(source, weights=weights, shape=shape)
+    compile(model, example).save(out)
+    return describe(out)
+
+
+def bench(
+    source: str,
+    *,
+    weights: Path | None = None,
+    against: str | None = None,
+    shape: Sequence[int] | None = None,
+    batches: Sequence[int] = (1, 16, 64),
+    engines: Sequence[str] | None = None,
+    threads: int | None = None,
+    rounds: int = 7,
+) -> Comparison:
+    """Compare engines on a run, on ``module:callable``, or on a file of the runtime ``against`` such a network.
+
+    With ``against`` the others run that network as it is, not the folded one of the file.
+    """
+    program = None
+    if Path(source).is_file():
+        if against is None:
+            raise ValueError(f"{source} is a file: say what to compare it with, --against module:callable")
+        program = load(source, threads=threads or torch.get_num_threads())
+        known = program.plan.inputs[0][:1] if program.plan.flat_inputs[0] else program.plan.inputs[0]
+        model, example = model_of(against, weights=weights, shape=shape or known)
+    else:
+        if against is not None:
+            raise ValueError(f"--against goes with a file of the runtime, but {source} is not a file")
+        model, example = model_of(source, weights=weights, shape=shape)
+    return compare(
+        model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
+    )
+
+
+def _of_run(folder: Path) -> tuple[nn.Module, tuple[int, ...]]:
+    from rvsm.config import build, config_of
+    from rvsm.records import Run
+
+    run = Run(folder)
+    config = config_of(run.config())
+    data = build.dataset(config)
+    model = build.network(config, data)
+    _fill(model, run.weights(), str(folder))
+    return model, (data.channels, data.size, data.size)
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    """Load safetensors, or a ``.pt`` file that holds nothing but tensors."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    tensors: Any
+    if path.suffix == ".safetensors":
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            tensors = load_file(path)
+        except SafetensorError as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+    else:
+        try:
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # pickle's own errors are of many kinds
+            reason = (str(error).strip().splitlines() or [""])[0][:100]
+            raise ValueError(f"{path} cannot be read as a file of tensors: {reason}") from None
+        if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):
+            tensors = tensors["state_dict"]
+    if not isinstance(tensors, dict):
+        raise ValueError(f"{path} must hold a table of tensors but holds a {type(tensors).__name__}")
+    _fill(model, tensors, str(path))
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights in {where} are not those of the network: {reason}") from None

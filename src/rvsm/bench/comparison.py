@@ -1,0 +1,231 @@
+"""The comparison: all engines in turn, again and again, so that a slow moment of the machine falls on all of them."""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.bench.engines import ENGINES, OURS, Engine
+from rvsm.bench.memory import peak_memory
+
+REST = 0.01  # seconds between engines: threads of the one before still spin
+BLOCK = 0.05  # seconds that an engine is given in a round, at least one run
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One engine at one batch size: the median and the least of its seconds, and how far its output is from PyTorch's.
+
+    ``memory`` is what building it and running the largest batch took at the peak, in bytes; ``problem`` says why there
+    are no figures.
+    """
+
+    engine: str
+    precision: str
+    batch: int
+    seconds: float | None = None
+    least: float | None = None
+    difference: float | None = None
+    memory: float | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All engines at all batch sizes; ``print`` it, or write ``records()`` and ``markdown()``."""
+
+    title: str
+    threads: int
+    measurements: tuple[Measurement, ...]
+
+    def speedup(self, batch: int, *, precision: str | None = None) -> float | None:
+        """Return how many times faster ours is than the fastest other one; of one ``precision`` if that is given."""
+        rows = [m for m in self.measurements if m.batch == batch and m.seconds is not None]
+        ours = [m.seconds for m in rows if m.engine == OURS and m.seconds is not None]
+        others = [
+            m.seconds for m in rows if m.engine != OURS and m.seconds is not None and precision in (None, m.precision)
+        ]
+        return min(others) / ours[0] if ours and others else None
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each measurement."""
+        return [{"title": self.title, "threads": self.threads, **asdict(m)} for m in self.measurements]
+
+    def rows(self) -> list[list[str]]:
+        """Return the table, its head first."""
+        batches = sorted({m.batch for m in self.measurements})
+        columns = [*(f"batch {b}, ms" for b in batches), *(f"× ours, {b}" for b in batches)]
+        table = [["engine", *columns, "difference", "MB"]]
+        ours = {m.batch: m.seconds for m in self.measurements if m.engine == OURS}
+        for name in dict.fromkeys(m.engine for m in self.measurements):
+            mine = {m.batch: m for m in self.measurements if m.engine == name}
+            first = mine[batches[0]]
+            if all(m.seconds is None for m in mine.values()):
+                table.append([name, f"not available: {first.problem}", *[""] * (2 * len(batches) + 1)])
+                continue
+            times = [_cell(mine[b].seconds, 1e3, 2) for b in batches]
+            ratios = [_ratio(mine[b].seconds, ours.get(b)) for b in batches]
+            difference = max(m.difference or 0.0 for m in mine.values())
+            table.append([name, *times, *ratios, f"{difference:.0e}", _cell(first.memory, 1e-6, 0)])
+        return table
+
+    def __str__(self) -> str:
+        rows = self.rows()
+        whole = [row for row in rows if "not available" not in row[1]]
+        widths = [max(len(row[k]) for row in (whole if k else rows)) for k in range(len(rows[0]))]
+        lines = [
+            "  ".join(c.ljust(w) if k == 0 else c.rjust(w) for k, (c, w) in enumerate(zip(row, widths, strict=True)))
+            for row in rows
+        ]
+        head = f"{self.title}, {self.threads} thread{'s' * (self.threads > 1)}"
+        return "\n".join([head, *(line.rstrip() for line in lines), *self._verdicts()])
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, with a line of what it says."""
+        head, *rows = self.rows()
+        rule = ["---", *["---:"] * (len(head) - 1)]
+        lines = ["| " + " | ".join(row) + " |" for row in [head, rule, *rows]]
+        return "\n".join([f"### {self.title}", "", *lines, "", *self._verdicts()])
+
+    def _verdicts(self) -> list[str]:
+        result = []
+        for batch in sorted({m.batch for m in self.measurements}):
+            single, any_ = self.speedup(batch, precision="float32"), self.speedup(batch)
+            if single is not None and any_ is not None:
+                result.append(
+                    f"Batch {batch}: {single:.1f} × the fastest dense float32 engine, {any_:.1f} × the fastest of all."
+                )
+        return result
+
+
+def compare(
+    model: nn.Module,
+    example: Tensor,
+    *,
+    title: str = "",
+    program: Callable[[Any], Any] | None = None,
+    batches: Sequence[int] = (1, 16, 64),
+    engines: Sequence[str] | None = None,
+    threads: int | None = None,
+    rounds: int = 7,
+) -> Comparison:
+    """Run a network in all engines and return the figures.
+
+    Args:
+        model: the network in eval mode, as it is: nothing is folded for the other engines but by themselves.
+        example: a batch of any size, for the shape.
+        title: the head of the table.
+        program: what to measure as ours; by default ``rvsm.compile`` of the model.
+        batches: the batch sizes.
+        engines: names from ``ENGINES``; all by default.
+        threads: for every engine the same; by default PyTorch's present number.
+        rounds: how often each engine gets its turn; medians are over all runs.
+
+    """
+    names = list(ENGINES if engines is None else engines)
+    unknown = [name for name in names if name not in ENGINES]
+    if unknown:
+        raise ValueError(f"unknown engine {unknown[0]!r}; choose from {', '.join(ENGINES)}")
+    if not batches or min(batches) < 1 or rounds < 1:
+        raise ValueError("batches must be whole numbers from 1, and rounds at least 1")
+    generator = torch.Generator().manual_seed(0)
+    inputs = {b: torch.randn(b, *example.shape[1:], generator=generator) for b in sorted(set(batches))}
+    with _threads(threads) as count:
+        with torch.inference_mode():
+            expected = {b: model(x) for b, x in inputs.items()}
+        largest = inputs[max(inputs)]
+        built = [_build(name, model, example, largest, threads=count, program=program) for name in names]
+        rows = [row for batch, x in inputs.items() for row in _measure(batch, x, built, expected[batch], rounds)]
+    order = {name: k for k, name in enumerate(names)}
+    return Comparison(title, count, tuple(sorted(rows, key=lambda m: (order[m.engine], m.batch))))
+
+
+@dataclass(frozen=True)
+class _Built:
+    """An engine that is there, with the memory it took; or why it is not."""
+
+    name: str
+    engine: Engine | None
+    memory: float | None = None
+    problem: str | None = None
+
+
+def _build(
+    name: str, model: nn.Module, example: Tensor, largest: Tensor, *, threads: int,
+    program: Callable[[Any], Any] | None,
+) -> _Built:  # fmt: skip
+    """Build an engine and run the largest batch once."""
+
+    def first() -> Engine:
+        given = name == OURS and program is not None
+        engine = Engine(lambda x: x, program) if given else ENGINES[name].build(model, example, threads)  # type: ignore[arg-type]
+        engine.run(engine.prepare(largest))
+        return engine
+
+    try:
+        return _Built(name, *peak_memory(first))
+    except Exception as problem:  # whatever another engine dislikes is its row's text
+        if name == OURS:
+            raise
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:80]
+        return _Built(name, None, problem=reason)
+
+
+def _measure(batch: int, x: Tensor, built: Sequence[_Built], expected: Any, rounds: int) -> list[Measurement]:
+    engines = {item.name: item.engine for item in built if item.engine is not None}
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    prepared = {name: engine.prepare(x) for name, engine in engines.items()}
+    differences = {name: _difference(engine.run(prepared[name]), expected) for name, engine in engines.items()}
+    for _ in range(rounds):
+        for name, engine in engines.items():
+            engine.run(prepared[name])
+            stop = time.perf_counter() + BLOCK
+            while True:
+                begin = time.perf_counter()
+                engine.run(prepared[name])
+                end = time.perf_counter()
+                times[name].append(end - begin)
+                if end > stop:
+                    break
+            time.sleep(REST)
+    result = []
+    for item in built:
+        precision = ENGINES[item.name].precision
+        if item.engine is not None:
+            seconds = times[item.name]
+            figures = statistics.median(seconds), min(seconds), differences[item.name], item.memory
+            result.append(Measurement(item.name, precision, batch, *figures))
+        else:
+            result.append(Measurement(item.name, precision, batch, problem=item.problem))
+    return result
+
+
+def _difference(result: Any, expected: Any) -> float:
+    """Return the largest difference of the first output, relative to the largest output."""
+    found, wanted = (x[0] if isinstance(x, tuple | list) else x for x in (result, expected))
+    scale = max(float(wanted.abs().max()), 1e-12)
+    return float((torch.as_tensor(found).float() - wanted).abs().max()) / scale
+
+
+@contextlib.contextmanager
+def _threads(threads: int | None) -> Iterator[int]:
+    before = torch.get_num_threads()
+    count = threads or before
+    torch.set_num_threads(count)
+    try:
+        yield count
+    finally:
+        torch.set_num_threads(before)
+
+
+def _cell(value: float | None, factor: float, digits: int) -> str:
+    return "" if value is None else f"{value * factor:.{digits}f}"
+
+
+def _ratio(seconds: float | None, ours: float | None) -> str:
+    return "" if seconds is None or not ours else f"{seconds / ours:.2f}"

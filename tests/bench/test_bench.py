@@ -1,0 +1,132 @@
+"""The comparison of engines, and the commands: real engines on a small network."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from rvsm.bench import ENGINES, Comparison, Measurement, bench, compare, pack
+from rvsm.bench.commands import model_of
+from rvsm.bench.engines import Engine, Kind
+from rvsm.bench.memory import peak_memory
+from rvsm.models import convnet
+
+SOURCE = "rvsm.models:convnet"
+
+
+def sparse_weights() -> dict[str, torch.Tensor]:
+    model = convnet()
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            module.weight.data *= torch.rand_like(module.weight) > 0.9
+    return model.state_dict()
+
+
+def test_engines_side_by_side() -> None:
+    model = convnet().eval()
+    result = compare(
+        model,
+        torch.zeros(1, 1, 8, 8),
+        title="digits",
+        batches=(2, 16),
+        engines=["PyTorch", "rvsm"],
+        threads=1,
+        rounds=1,
+    )
+    assert [(m.engine, m.batch) for m in result.measurements] == [
+        ("PyTorch", 2), ("PyTorch", 16), ("rvsm", 2), ("rvsm", 16)
+    ]  # fmt: skip
+    for m in result.measurements:
+        assert m.seconds is not None
+        assert m.difference is not None
+        assert 0 < m.seconds < 1
+        assert m.difference < 1e-4
+    assert result.speedup(16) == result.measurements[1].seconds / result.measurements[3].seconds  # type: ignore[operator]
+    json.dumps(result.records())
+    assert "digits, 1 thread\nengine" in str(result)
+    assert "| PyTorch |" in result.markdown()
+
+
+def test_an_engine_that_fails_has_its_reason_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: nn.Module, example: torch.Tensor, threads: int) -> Engine:
+        raise ImportError("No module named 'dream'")
+
+    monkeypatch.setitem(ENGINES, "Dream", Kind(broken))
+    result = compare(
+        convnet().eval(),
+        torch.zeros(1, 1, 8, 8),
+        batches=(1,),
+        engines=["PyTorch", "Dream", "rvsm"],
+        threads=1,
+        rounds=1,
+    )
+    assert "not available: No module named 'dream'" in str(result)
+    assert result.speedup(1) is not None
+
+
+def test_precisions_are_told_apart() -> None:
+    rows = (
+        Measurement("PyTorch", "float32", 1, 4.0), Measurement("half", "bfloat16", 1, 2.0),
+        Measurement("rvsm", "float32", 1, 1.0),
+    )  # fmt: skip
+    result = Comparison("x", 1, rows)
+    assert result.speedup(1, precision="float32") == 4.0
+    assert result.speedup(1) == 2.0
+    assert result.speedup(16) is None
+    assert "4.0 × the fastest dense float32 engine, 2.0 × the fastest of all" in str(result)
+
+
+def test_wrong_arguments() -> None:
+    model = convnet().eval()
+    with pytest.raises(ValueError, match="unknown engine 'Torch'; choose from PyTorch"):
+        compare(model, torch.zeros(1, 1, 8, 8), engines=["Torch"])
+    with pytest.raises(ValueError, match="batches must be whole numbers from 1"):
+        compare(model, torch.zeros(1, 1, 8, 8), batches=())
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
+def test_pack_and_bench_of_a_callable_and_weights(tmp_path: Path, suffix: str) -> None:
+    weights = tmp_path / f"weights.{suffix}"
+    if suffix == "pt":
+        torch.save(sparse_weights(), weights)
+    else:
+        save_file(sparse_weights(), weights)
+    out = tmp_path / "model.rvsm"
+    description = pack(SOURCE, out, weights=weights, shape=(1, 8, 8))
+    assert description.nonzero < 0.15 * description.weights
+    result = bench(
+        str(out), against=SOURCE, weights=weights, batches=(4,), engines=["PyTorch", "rvsm"], threads=1, rounds=1
+    )
+    assert all(m.difference is not None and m.difference < 1e-4 for m in result.measurements)
+
+
+def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="the shape of an image is needed"):
+        model_of(SOURCE)
+    with pytest.raises(ValueError, match="neither the folder of a run nor module:callable"):
+        model_of("nothing")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        model_of(SOURCE, weights=tmp_path / "none.pt", shape=(1, 8, 8))
+    (tmp_path / "bad.pt").write_bytes(b"not a file of torch")
+    with pytest.raises(ValueError, match="cannot be read as a file of tensors"):
+        model_of(SOURCE, weights=tmp_path / "bad.pt", shape=(1, 8, 8))
+    (tmp_path / "bad.safetensors").write_bytes(b"not safe")
+    with pytest.raises(ValueError, match="cannot be read"):
+        model_of(SOURCE, weights=tmp_path / "bad.safetensors", shape=(1, 8, 8))
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(ValueError, match="are not those of the network"):
+        model_of(SOURCE, weights=tmp_path / "other.safetensors", shape=(1, 8, 8))
+    with pytest.raises(ValueError, match="--against goes with a file"):
+        bench(SOURCE, against=SOURCE, shape=(1, 8, 8))
+    with pytest.raises(ValueError, match="say what to compare it with"):
+        bench(str(tmp_path / "bad.pt"))
+
+
+def test_peak_memory_sees_what_was_there_for_a_moment() -> None:
+    _, grown = peak_memory(lambda: torch.ones(20_000_000).sum())
+    if grown is None:
+        pytest.skip("not on this system")
+    assert 60e6 < grown < 200e6

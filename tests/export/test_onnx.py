@@ -1,0 +1,58 @@
+"""ONNX: what is written computes the same in ONNX Runtime."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rvsm.export import to_onnx
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+
+def network() -> nn.Sequential:
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, 3)
+    )
+    model[0].weight.data *= torch.rand_like(model[0].weight) > 0.5
+    return model
+
+
+def test_the_file_computes_what_the_model_does(tmp_path: Path) -> None:
+    import onnxruntime
+
+    model = network().eval()
+    path = tmp_path / "model.onnx"
+    difference = to_onnx(model, torch.zeros(1, 1, 8, 8), path)
+    assert difference is not None
+    assert difference < 1e-5
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    x = torch.randn(5, 1, 8, 8)
+    with torch.inference_mode():
+        torch.testing.assert_close(torch.from_numpy(session.run(None, {"input_0": x.numpy()})[0]), model(x))
+    assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
+
+
+class Fickle(nn.Module):
+    """Another result at each call, which no file can have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_file_that_differs_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"differs by .* in ONNX Runtime; it was not written"):
+        to_onnx(Fickle().eval(), torch.ones(2, 3), tmp_path / "model.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_in_train_mode_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"in train mode \(the model itself\); call model\.eval\(\) first"):
+        to_onnx(network(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")
