@@ -1,7 +1,7 @@
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -178,16 +178,35 @@ def test_a_file_of_another_kind(tmp_path: Path) -> None:
         load(tmp_path / "x")
 
 
-def test_tensors_that_changed_places(whole: Path) -> None:
-    save({"a": torch.zeros(3), "b": torch.ones(3)}, whole)
-    data = whole.read_bytes()
+def rewrite(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the header of a file, and leave its tensors."""
+    data = path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
-    header["0"], header["1"] = header["1"], header["0"]
+    change(header)
     text = json.dumps(header, separators=(",", ":")).encode().ljust(size)
-    whole.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
-    with pytest.raises(DamagedError, match="its checksum does not match"):
-        load(whole)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + size :])
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "places": lambda header: header.update({"0": header["1"], "1": header["0"]}),
+    "names": lambda header: header.update({"2": header.pop("0")}),
+    "type": lambda header: header["0"].update(dtype="I32"),
+    "shape": lambda header: header["0"].update(shape=[3, 2]),
+    "rest": lambda header: header["__metadata__"].update(rest=header["__metadata__"]["rest"].replace("7", "8")),
+    "nothing": lambda header: None,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_header_that_says_something_else(whole: Path, change: str) -> None:
+    save({"a": torch.zeros(2, 3), "b": torch.ones(2, 3), "step": 7}, whole)
+    rewrite(whole, CHANGES[change])
+    if change == "nothing":
+        assert load(whole)["step"] == 7
+    else:
+        with pytest.raises(DamagedError, match="its checksum does not match"):
+            load(whole)
 
 
 def test_a_failed_write_leaves_the_old_file(whole: Path) -> None:

@@ -1,18 +1,21 @@
 import io
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 
-from rvsm.config import Choice, Config, read_config
+from rvsm.config import Choice, Config, build, read_config
 from rvsm.data import Dataset
 from rvsm.records import Run
 from rvsm.train import Callback, StoppedError, Trainer, resume, session, start, start_or_resume
+from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
 
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
@@ -148,6 +151,17 @@ def test_a_model_with_dropout_of_its_own(own_model: str, train: Any, stopped: An
     torch.manual_seed(999)
     go_on(folder, digits)
     same_ending(Run(folder), train(config))
+
+
+def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:
+    config = own(own_model)
+    seed_all(config.seed)
+    build.network(config, digits)
+    expected = torch.rand(3), random.random(), np.random.rand()
+    Trainer(config, digits)
+    found = torch.rand(3), random.random(), np.random.rand()
+    assert torch.equal(found[0], expected[0])
+    assert found[1:] == expected[1:]
 
 
 def test_looking_draws_nothing(own_model: str, train: Any) -> None:

@@ -1,5 +1,6 @@
 import copy
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import rvsm.train.measure
 import rvsm.train.trainer
 from rvsm.config import Config, read_config
 from rvsm.data import Batches, Dataset, Images
+from rvsm.records.checkpoint import load, save
 from rvsm.train import Trainer
 from rvsm.train.result import finish
 
@@ -299,6 +301,36 @@ def test_the_whole_state_is_in_the_state(small: Any, digits: Dataset) -> None:
     assert other.step == one.step
     assert (other.method is None) == (one.method is None)
     assert all(torch.equal(w, other.model.state_dict()[name]) for name, w in one.model.state_dict().items())
+
+
+def strides(tensor: torch.Tensor) -> list[int]:
+    """The strides that mean something: not those of dimensions of size one."""
+    return [stride for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_momentum_comes_back_in_the_layout_of_its_weight(
+    small: Any, digits: Dataset, tmp_path: Path, optimizer: str
+) -> None:
+    # In another layout the same numbers would be added in another order, on hardware where that matters.
+    one, other = (Trainer(small("--optimizer.name", optimizer), digits) for _ in range(2))
+    one.run()
+    save(one.state(), tmp_path / "x")
+    other.load_state(load(tmp_path / "x"))
+    found = 0
+    for p, q in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        for name, value in one.optimizer.state[p].items():
+            if torch.is_tensor(value):
+                assert torch.equal(value, other.optimizer.state[q][name])
+                assert strides(value) == strides(other.optimizer.state[q][name])
+                found += value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last)
+    assert found
+
+
+def test_signals_are_given_back(small: Any, train: Any) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    train(small())
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_memory_is_flat(small: Any, train: Any) -> None:
