@@ -154,8 +154,9 @@ def main() -> None:
 
 def write(comparisons: list[Comparison], file: dict[str, float], threads: int, rounds: int, out: Path) -> None:
     about = (
-        f"{machine().name}; {os.cpu_count()} cores, {threads} threads for every engine;"
-        f" Python {platform.python_version()}, {packages()}. Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}."
+        f"{machine().name}; {os.cpu_count()} cores, {threads} threads for every engine; "
+        f"Python {platform.python_version()}, {packages()}. "
+        f"Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}."
     )
     goals = [line for comparison in comparisons for line in verdict(comparison)]
     text = [
@@ -165,7 +166,8 @@ def write(comparisons: list[Comparison], file: dict[str, float], threads: int, r
         f"The file of ResNet-18 with 93.7 % zeros has {file['bytes']:,.0f} bytes:"
         f" {file['of the least possible']:.3f} × (non-zeros × 4 bytes + one bit for each weight),"
         f" {100 * file['of dense float32']:.1f} % of dense float32."
-        f" `import rvsm.runtime` takes {file['import, s']:.2f} s, loading and compiling the file {file['load and compile, s']:.2f} s.", "",
+        f" `import rvsm.runtime` takes {file['import, s']:.2f} s,"
+        f" and loading and compiling the file {file['load and compile, s']:.2f} s.", "",
         *[part for comparison in comparisons for part in (comparison.markdown(), "")],
     ]  # fmt: skip
     (out / "runtime.md").write_text("\n".join(text), encoding="utf-8")

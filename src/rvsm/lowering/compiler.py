@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor, fx, nn
 
 from rvsm.lowering.capture import capture, module_name
+from rvsm.lowering.guarded import guarded
 from rvsm.lowering.mixed import MixedProgram, Step
 from rvsm.lowering.parts import NativePart, TorchPart, divide
 from rvsm.lowering.prune import remove_dead_channels
@@ -21,7 +22,8 @@ def compile(
 
     Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are
     removed, and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime
-    does not have run in PyTorch, and ``explain()`` names them.
+    does not have run in PyTorch, and ``explain()`` names them. A network that
+    is faster in PyTorch as a whole is run there.
 
     Args:
         model: a module in eval mode, on the CPU. Later changes of its weights do not change the program.
@@ -51,7 +53,7 @@ def compile(
         plan = lower(part)
         steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
     if pure and not isinstance(steps[0], TorchPart):
-        return steps[0][0]
+        return guarded(steps[0][0], model, examples, threads)
     return MixedProgram(captured, steps, outside)
 
 
