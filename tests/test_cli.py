@@ -196,7 +196,7 @@ class TestRuns:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    long = ["--training.epochs", "80", "--training.evaluate_every", "40"]
+    long = ["--training.epochs", "50", "--training.evaluate_every", "25"]
     command = [sys.executable, "-m", "rvsm.cli", "train", "--run", str(folder), *QUICK, *long]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
@@ -206,14 +206,14 @@ def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.Cap
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 320; go on with: rvsm (resume .*)\n", errors)
+    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 200; go on with: rvsm (resume .*)\n", errors)
     assert found, errors
     state, complaints = Run(folder).newest()
     assert state is not None
     assert (state["step"], complaints) == (int(found[1]), [])
     if number == signal.SIGINT:
         assert main(found[2].split()) == 0
-        assert f"going on from step {found[1]} of 320" in capfd.readouterr().out
+        assert f"going on from step {found[1]} of 200" in capfd.readouterr().out
         assert Run(folder).status == "finished"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rvsm.records import Run
+from rvsm.records import Run, folder_of
 from rvsm.records.checkpoint import save
 
 
@@ -237,3 +237,14 @@ class TestResult:
     def test_the_result_is_json(self, run: Run) -> None:
         run.finish({}, {"name": "ℓ0"})
         assert json.loads((run.folder / "result.json").read_text(encoding="utf-8")) == {"name": "ℓ0"}
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "../../etc", "/etc/x", ".", "..", "", "学习", "a/b\\c", "x" * 500, "-rf", "a\nb\0"]
+)
+def test_every_name_has_a_folder_within_the_runs(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, name, 3)
+    assert folder.resolve().parent == tmp_path.resolve()
+    assert folder.name.endswith("-s3")
+    assert not folder.name.startswith(("-", "."))
+    folder.mkdir()
