@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rvsm.groups import Element as Element
     from rvsm.groups import Filter as Filter
     from rvsm.groups import Row as Row
+    from rvsm.lowering import compile as compile
     from rvsm.penalties import L0 as L0
     from rvsm.penalties import L1 as L1
     from rvsm.penalties import MCP as MCP
@@ -37,10 +38,11 @@ __version__ = "0.1.0"
 
 _HOME = {
     "rvsm.groups": ["Block", "Channel", "Column", "Element", "Filter", "Row"],
+    "rvsm.lowering": ["compile"],
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
     "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate"],
 }
-_MODULES = ("data", "groups", "metrics", "models", "penalties", "splitting", "theory")
+_MODULES = ("data", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory")
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart

@@ -155,16 +155,86 @@ def _theory(words: list[str]) -> int:
     return 0 if expected else 1
 
 
+def _pack(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
+    )
+    parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
+    parser.add_argument(
+        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+    )
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    parser.add_argument("--out", type=Path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    options = parser.parse_args(words)
+    from rvsm.bench import pack
+
+    run = Path(options.source)
+    out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
+    print(pack(options.source, out, weights=options.weights, shape=options.input))
+    print(out)
+    return 0
+
+
+def _bench(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm bench", description="Time a network in the sparse runtime and in the engines one could use instead."
+    )
+    parser.add_argument(
+        "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
+    )
+    parser.add_argument(
+        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+    )
+    parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
+    parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
+    options = parser.parse_args(words)
+    from rvsm.bench import bench
+
+    shown = bench(
+        options.source,
+        weights=options.weights,
+        against=options.against,
+        shape=options.input,
+        batches=options.batches,
+        threads=options.threads,
+    )
+    print(shown)
+    return 0
+
+
+def _info(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="rvsm info", description="Say what is in a packed file.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
+    options = parser.parse_args(words)
+    from rvsm.runtime import describe
+
+    print(describe(options.file))
+    return 0
+
+
 COMMANDS: dict[str, tuple[Command, str]] = {
     "demo": (_demo, "the whole story in about a minute, on embedded data: rvsm demo"),
     "train": (_train, "train one network as a file and flags say: rvsm train [FILE] [--section.option VALUE …]"),
     "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
     "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
+    "pack": (_pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
+    "bench": (_bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
+    "info": (_info, "say what is in a packed file: rvsm info FILE"),
     "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
 }
-EXTRAS = {"theory": "theory", "demo": "demo"}
+EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
 """Where a command's packages are not those of the extra "train"."""
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Return whole numbers with commas between them."""
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,32,32 but got {text!r}") from None
 
 
 def _split(
