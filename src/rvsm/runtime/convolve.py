@@ -1,7 +1,7 @@
 """The steps of a convolution: where its taps are in memory, how its output is cut into tiles, which blocks it has."""
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from rvsm.runtime.activations import Activation
 from rvsm.runtime.jit import Machine
 from rvsm.runtime.kernels.convolution import SLOTS, Variant, convolution
-from rvsm.runtime.layout import Arena, Buffer, runs_in_place
+from rvsm.runtime.layout import Arena, Buffer
 from rvsm.runtime.operations import Convolution
 from rvsm.runtime.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
-from rvsm.runtime.steps import Step, copy, parameters
+from rvsm.runtime.steps import Step, copy, mask_bits, parameters, shift
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
 FAR = 3 << 19  # bytes of a map that does not stay in the second-level cache
+SHORT = 4  # positions of a row, below which every tap gets a copy of the input
 MAX_OFFSET = (1 << 31) - 1
 
 
@@ -25,7 +26,8 @@ class Taps:
     """Where the taps of a convolution are: ``place`` is that of the first tap of the first output, in the arena.
 
     ``offsets`` are those of the taps of one channel; ``plane`` leads to the next channel; a step down or to the right
-    in the output is ``row`` bytes or ``step`` positions in the input.
+    in the output is ``row`` bytes or ``step`` positions in the input. For single images, ``copies`` of a channel have
+    ``reach`` floats more than a tile has positions.
     """
 
     place: int
@@ -34,6 +36,8 @@ class Taps:
     row: int
     step: int
     lent: int | None = None
+    copies: int = 1
+    reach: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,38 +53,84 @@ class Site:
 
 
 def taps(site: Site, arena: Arena) -> tuple[Taps, list[Step]]:
-    """Return where the taps are, and the copies that must be made first (one image and a stride)."""
+    """Return where the taps are, and the copies that must be made first for single images."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     down = np.arange(o.kernel[0])[:, None] * o.dilation[0]
     right = np.arange(o.kernel[1])[None, :] * o.dilation[1]
-    if x.unit > 1 or runs_in_place(o, (x.height, x.width), (y.height, y.width)):
-        offsets = down * x.row + right * 4 * x.unit
+    plain = o.padding == (0, 0) and (
+        (o.stride == (1, 1) and o.kernel[1] == 1) or (y.height, y.width) == (1, 1)  # neighbours are neighbours
+    )
+    if x.unit > 1 or plain:
+        offsets = (down * x.row + right * 4 * x.unit).reshape(-1)
         place = site.x.at(-o.padding[0], -o.padding[1])
-        return Taps(place, x.plane, offsets.reshape(-1), x.row * o.stride[0], o.stride[1]), []
-    # Each phase of the stride becomes a map of its own, with the output's distance from row to row.
-    phases = sorted({(int(dy) % o.stride[0], int(dx) % o.stride[1]) for dy in down.flat for dx in right.flat})
-    height = y.height + int(down.max()) // o.stride[0]
-    width = y.width + int(right.max()) // o.stride[1]
-    size = 4 * y.pitch * height
+        return Taps(place, x.plane, offsets, x.row * o.stride[0], o.stride[1], reach=int(offsets[-1]) // 4), []
+    return _shifted(site, arena, down, right)
+
+
+def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> tuple[Taps, list[Step]]:
+    """Return taps in copies of the input, one for each column of taps (and phase of the stride in y).
+
+    In such a copy the inputs of neighbouring outputs are neighbours, whatever stride and padding are; a row of taps
+    further down begins a row later. Rows that are much shorter than a cache line would begin anywhere in one: there
+    every tap has a copy of its own. What lies outside of the map is zero.
+    """
+    o, x, y = site.operation, site.x.geometry, site.y.geometry
+    first = down if y.width <= SHORT else down % o.stride[0]
+    later = (down - first) // o.stride[0]
+    phases = sorted({(int(dy), int(dx)) for dy in first.flat for dx in right.flat})
+    reach = int(later.max()) * y.width
+    size = -(-4 * (y.height * y.width + reach) // 64) * 64
     plane = size * len(phases)
-    place = arena.lend("copies", plane * site.x.channels)
-    step = o.stride[1]
-    steps = []
-    for k, (fy, fx) in enumerate(phases):
-        rows = min(height, (x.height + 2 * o.padding[0] - fy - 1) // o.stride[0] + 1)
-        columns = min(width, (x.width + 2 * o.padding[1] - fx - 1) // step + 1)
+    key = (o.kernel, o.stride, o.padding, o.dilation, x.height, x.width)
+    place = arena.lend(key, plane * site.x.channels)
+    if o.stride == (1, 1) and x.width == y.width:
+        made = [_whole_planes(site, place, phases, (size, plane), reach)]
+    else:
+        made = _single_rows(site, place, phases, (size, plane), reach)
+    index = [[phases.index((int(dy), int(dx))) for dx in right.flat] for dy in first.flat]
+    offsets = np.array(index, dtype=np.int64) * size + later * 4 * y.width
+    return Taps(place, plane, offsets.reshape(-1), 0, 1, place, copies=len(phases), reach=reach), made
+
+
+def _whole_planes(site: Site, place: int, phases: list[tuple[int, int]], sizes: tuple[int, int], reach: int) -> Step:
+    """Return the copies of maps whose rows are as long as those of the output: a shift of everything."""
+    o, x, y = site.operation, site.x.geometry, site.y.geometry
+    line, column = np.divmod(np.arange(y.height * y.width + reach), y.width)
+    down, right = np.array(phases, dtype=np.int64).T - np.array(o.padding, dtype=np.int64)[:, None]
+    rows, columns = line + down[:, None], column + right[:, None]
+    inside = (rows >= 0) & (rows < x.height) & (columns >= 0) & (columns < x.width)
+    places = [
+        (4 * (int(dy) * x.width + int(dx)), k * sizes[0]) for k, (dy, dx) in enumerate(zip(down, right, strict=True))
+    ]
+    return shift(
+        site.machine, site.x.place, place, channels=site.x.channels, planes=(x.plane, sizes[1]),
+        table=np.array(places, dtype=np.int64), inside=inside,
+    )  # fmt: skip
+
+
+def _single_rows(
+    site: Site, place: int, phases: list[tuple[int, int]], sizes: tuple[int, int], reach: int
+) -> list[Step]:
+    """Return the copies row by row, with a stride."""
+    o, x, y = site.operation, site.x.geometry, site.y.geometry
+    made = []
+    for k, (phase, move) in enumerate(phases):
+        first = max(0, -(-(o.padding[1] - move) // o.stride[1]))
+        last = min(y.width, (x.width - 1 + o.padding[1] - move) // o.stride[1] + 1)
         lines = [
-            (x.at(line * o.stride[0] + fy - o.padding[0], fx - o.padding[1]), k * size + 4 * y.pitch * line)
-            for line in range(rows)
+            (x.at(source, first * o.stride[1] + move - o.padding[1]), k * sizes[0] + 4 * (line * y.width + first))
+            for line in range(y.height + reach // y.width)
+            if 0 <= (source := line * o.stride[0] + phase - o.padding[0]) < x.height
         ]
-        steps.append(
-            copy(site.machine, site.x.place, place, channels=site.x.channels, planes=(x.plane, plane),
-                 table=np.array(lines, dtype=np.int64), width=columns, step=step, ragged=True)
-        )  # fmt: skip
-        steps[-1].meet = k == len(phases) - 1
-    index = np.array([[phases.index((int(a) % o.stride[0], int(b) % step)) for b in right.flat] for a in down.flat])
-    offsets = index * size + (down // o.stride[0]) * 4 * y.pitch + (right // step) * 4
-    return Taps(place, plane, offsets.reshape(-1), 4 * y.pitch, 1, place), steps
+        if lines and first < last:
+            made.append(
+                copy(site.machine, site.x.place, place, channels=site.x.channels, planes=(x.plane, sizes[1]),
+                     table=np.array(lines, dtype=np.int64), width=last - first, step=o.stride[1], ragged=True)
+            )  # fmt: skip
+            made[-1].meet = False
+    if made:
+        made[-1].meet = True
+    return made
 
 
 def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool, sample: bool = False) -> list[Step]:
@@ -101,7 +151,7 @@ def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool,
     result: list[Step] = []
     for block, members in blocks.items():
         for variant, tiles in _tilings(site, taps, block):
-            passes = _passes(site, variant, weights, inputs, dense)
+            passes = _passes(site, taps, variant, weights, dense)
             packed = pack(weights, bias, members, offsets, group_bytes, groups=o.groups, passes=passes, dense=dense)
             some = tiles[: max(1, 64 // variant.vectors)] if sample else tiles
             result.append(_step(site, taps, variant, some, packed))
@@ -153,17 +203,18 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
     )
 
 
-def _passes(site: Site, variant: Variant, weights: Floats, inputs: int, dense: bool) -> int:
+def _passes(site: Site, taps: Taps, variant: Variant, weights: Floats, dense: bool) -> int:
     """Return in how many parts the input channels are taken, so that a tile's input stays in the first-level cache."""
     o, g = site.operation, site.x.geometry
-    reach = [o.dilation[k] * (o.kernel[k] - 1) for k in range(2)]
-    if variant.masked:
-        span = variant.columns * variant.lanes + reach[0] * g.pitch + reach[1]
+    if g.unit == 1:
+        span = taps.copies * (variant.columns * variant.lanes + taps.reach)
     else:
-        span = ((variant.rows - 1) * o.stride[0] + 1 + reach[0]) * ((variant.columns - 1) * o.stride[1] + 1 + reach[1])
+        sizes = (variant.rows, variant.columns)
+        span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))
+    inputs = weights.shape[1]
     wanted = -(-inputs * span * g.unit * 4 // CACHE)
     records = weights[0].size if dense else np.count_nonzero(weights) / len(weights)
-    return max(1, min(wanted, int(records / RECORDS), inputs))
+    return int(max(1, min(wanted, records // RECORDS, inputs)))
 
 
 def _tilings(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[np.uint8]]]:
@@ -204,36 +255,35 @@ def _bands(size: int, part: int) -> list[tuple[int, int, int]]:
 
 
 def _positions(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[np.uint8]]]:
-    """Cut the rows of the output, border included, into vectors; masks keep the border as it is."""
+    """Cut the positions of the output, row after row, into vectors; a mask keeps what lies beyond the last as it is."""
     g = site.y.geometry
-    length = (g.height - 1) * g.pitch + g.width
+    length = g.height * g.width
     limit = {1: 12, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     lanes, columns = min(
         ((lanes, columns) for lanes in site.machine.widths for columns in range(1, limit[block] + 1)),
-        key=lambda size: (_effort(length, size[0], size[1], block), -size[1]),
+        key=lambda size: (_effort(g.width, length, size, block), -size[1]),
     )
     tiles = -(-length // (lanes * columns))
-    variant = Variant(lanes, 1, columns, block, 1, _activation(site), True)
+    variant = Variant(lanes, 1, columns, block, 1, _activation(site), length % (lanes * columns) != 0)
     places = np.arange(tiles, dtype=np.int64) * columns * lanes * 4
     table = np.zeros((tiles, variant.tile_bytes), dtype=np.uint8)
-    table[:, :16] = np.stack([places, places + g.at(0, 0)], axis=1).view(np.uint8)
-    position = np.arange(tiles * columns * lanes)
-    inside = (position < length) & (position % g.pitch < g.width)
-    bits = np.packbits(inside.reshape(tiles, columns, lanes), axis=2, bitorder="little")
-    masks = np.zeros((tiles, columns, 2), dtype=np.uint8)
-    masks[:, :, : bits.shape[2]] = bits
-    table[:, 16 : 16 + 2 * columns] = masks.reshape(tiles, -1)
+    table[:, :16] = np.stack([places, places], axis=1).view(np.uint8)
+    if variant.masked:
+        inside = np.arange(tiles * columns * lanes) < length
+        table[:, 16 : 16 + 2 * columns] = mask_bits(inside.reshape(-1, lanes)).reshape(tiles, -1)
     return [(variant, table)]
 
 
-def _effort(length: int, lanes: int, columns: int, block: int) -> float:
-    """Return about how many cycles a record takes over the whole map.
+def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float:
+    """Return about how many cycles a record takes over the whole map, with so many lanes and vectors in a tile.
 
-    A vector that crosses a cache line is loaded in two pieces, which is nearly always so with 64 bytes. Two vectors of
-    64 bytes can be loaded in a cycle, or up to three smaller ones.
+    A vector that crosses a cache line is loaded in two pieces; rows that are no multiple of a vector make that happen.
+    Two vectors of 64 bytes can be loaded in a cycle, or up to three smaller ones.
     """
+    lanes, columns = size
     tiles = -(-length // (lanes * columns))
-    loads = columns * (1 + (4 * lanes - 4) / 64) / (2 if lanes == 16 else 2.4) + (1 + block) / 3
+    pieces = 1.0 if width % lanes == 0 else 1 + 0.6 * (4 * lanes - 4) / 64
+    loads = columns * pieces / (2 if lanes == 16 else 2.4) + (1 + block) / 3
     return tiles * max(loads, columns * block / 2)
 
 

@@ -1,8 +1,9 @@
 """Where values live in memory: maps with a border of zeros, and one arena for all of them.
 
-For a batch a position is a vector of images; for one image vectors run over neighbours. All maps of one size get the
-same border, the largest that a convolution of such a map needs; so a buffer can serve one map after another and its
-border stays zero, and maps that are added lie alike.
+For a batch a position is a vector of images, and all maps of one size get the same border, the largest that a
+convolution of such a map needs; so a buffer can serve one map after another and its border stays zero, and maps that
+are added lie alike. For one image vectors run over neighbouring positions, and maps have no border: convolutions make
+copies of their input, shifted by their taps, where the border is.
 """
 
 from collections import defaultdict
@@ -62,29 +63,15 @@ class Buffer:
 
 
 def geometries(plan: Plan, unit: int) -> dict[tuple[int, int], Geometry]:
-    """Return the geometry of each size of map in the plan."""
+    """Return the geometry of each size of map in the plan; for single images, maps have no border."""
     pads: dict[tuple[int, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
-    pitches: dict[tuple[int, int], int] = defaultdict(int)
-    for k, operation in enumerate(plan.operations):
-        if isinstance(operation, Convolution):
-            size = plan.shapes[operation.source][1:]
-            pads[size] = (max(pads[size][0], operation.padding[0]), max(pads[size][1], operation.padding[1]))
-            result = plan.shapes[plan.value_of(k)][1:]
-            if unit == 1 and not runs_in_place(operation, size, result):
-                reach = operation.dilation[1] * (operation.kernel[1] - 1) // operation.stride[1]
-                pitches[result] = max(pitches[result], result[1] + reach)
+    if unit > 1:
+        for operation in plan.operations:
+            if isinstance(operation, Convolution):
+                size = plan.shapes[operation.source][1:]
+                pads[size] = (max(pads[size][0], operation.padding[0]), max(pads[size][1], operation.padding[1]))
     sizes = {shape[1:] for shape in plan.shapes}
-    return {
-        (h, w): Geometry(h, w, pads[h, w][0], pads[h, w][1], max(w + 2 * pads[h, w][1], pitches[h, w]), unit)
-        for h, w in sizes
-    }
-
-
-def runs_in_place(operation: Convolution, source: tuple[int, int], result: tuple[int, int]) -> bool:
-    """Say whether, with one image, neighbouring outputs need neighbouring inputs, in memory too."""
-    if result[0] == 1 and (result[1] == 1 or operation.stride[1] == 1):
-        return True
-    return operation.stride == (1, 1) and source == result
+    return {(h, w): Geometry(h, w, pads[h, w][0], pads[h, w][1], w + 2 * pads[h, w][1], unit) for h, w in sizes}
 
 
 class Arena:

@@ -99,6 +99,41 @@ def copy(
     return Step(name, lambda: rows.copy(machine.lanes, step=step, ragged=ragged), rows.COPY_SLOTS, arguments)
 
 
+def shift(
+    machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
+    table: NDArray[np.int64], inside: NDArray[np.bool_],
+) -> Step:  # fmt: skip
+    """Return the step that makes shifted copies of planes.
+
+    ``table`` has for each copy its first place in the source and in the target; ``inside`` (copies × positions) says
+    which positions are copied, the others becoming zero.
+    """
+    lanes = machine.lanes
+    vectors = -(-inside.shape[1] // lanes)
+    padded = np.zeros((len(inside), vectors * lanes), dtype=np.bool_)
+    padded[:, : inside.shape[1]] = inside
+    arguments: dict[str, int | NDArray[np.generic]] = {
+        "x": source,
+        "y": target,
+        "channels": channels,
+        "x_plane": planes[0],
+        "y_plane": planes[1],
+        "table": np.ascontiguousarray(table, dtype=np.int64),
+        "masks": mask_bits(padded.reshape(-1, lanes)),
+        "copies": len(table),
+        "vectors": vectors,
+    }
+    return Step(rows.shift_name(lanes), lambda: rows.shift(lanes), rows.SHIFT_SLOTS, arguments)
+
+
+def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return, for rows of as many truths as there are lanes, two bytes each, the first lane in the lowest bit."""
+    bits = np.packbits(inside, axis=1, bitorder="little")
+    result = np.zeros((len(inside), 2), dtype=np.uint8)
+    result[:, : bits.shape[1]] = bits
+    return result
+
+
 def concatenation(machine: Machine, parts: list[Buffer], y: Buffer) -> list[Step]:
     """Return the steps that copy each part to its channels."""
     g = y.geometry

@@ -149,9 +149,7 @@ class _Body:
             final.after = [self._activate(value) for value in self._add_residual(sums, places)]
         for k, (value, offset) in enumerate(zip(final.values, places, strict=True)):
             if v.masked:
-                bits = f.load("i16", f.at(now.entry, 16 + 2 * (k % v.vectors)))
-                bits = bits if v.lanes == 16 else f.op(f"trunc i16 {bits} to i{v.lanes}")
-                f.masked_store(value, f.at(now.y, offset), f.op(f"bitcast i{v.lanes} {bits} to <{v.lanes} x i1>"))
+                f.masked_store(value, f.at(now.y, offset), f.mask(f.at(now.entry, 16 + 2 * (k % v.vectors))))
             else:
                 f.store(f.kind, value, f.at(now.y, offset))
 

@@ -49,6 +49,20 @@ class Kernel(Function):
         stop = self.op(f"sdiv i64 {self.mul(count, self.add('%thread', 1))}, %threads")
         return start, stop
 
+    def mask(self, pointer: str) -> str:
+        """Load 16 bits and return as many of them as there are lanes."""
+        bits = self.load("i16", pointer)
+        bits = bits if self.lanes == 16 else self.op(f"trunc i16 {bits} to i{self.lanes}")
+        return self.op(f"bitcast i{self.lanes} {bits} to <{self.lanes} x i1>")
+
+    def masked_load(self, pointer: str, mask: str) -> str:
+        """Load the lanes where ``mask`` is 1; the others are zero, and their memory is not touched."""
+        v = self.lanes
+        return self.op(
+            f"call {self.kind} @llvm.masked.load.v{v}f32.p0(ptr {pointer}, i32 4, <{v} x i1> {mask},"
+            f" {self.kind} zeroinitializer)"
+        )
+
     def masked_store(self, value: str, pointer: str, mask: str) -> None:
         """Store the lanes of ``value`` where ``mask`` is 1."""
         v = self.lanes

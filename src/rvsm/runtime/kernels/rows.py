@@ -9,6 +9,7 @@ from rvsm.runtime.activations import ACTIVATIONS
 from rvsm.runtime.kernels.frame import Kernel
 
 POINTWISE_SLOTS = ("a", "b", "y", "channels", "height", "width", "row", "plane", "b_plane", "parameters")
+SHIFT_SLOTS = ("x", "y", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors")
 COPY_SLOTS = ("x", "y", "channels", "x_plane", "y_plane", "table", "rows", "width")
 
 
@@ -68,6 +69,31 @@ def copy(lanes: int, *, step: int, ragged: bool) -> str:
             else:
                 with _vectors(f, width, ragged) as (offset, store):
                     store(f.load(f.kind, f.at(here, f.mul(offset, step))), f.at(there, offset))
+    f.give()
+    return f.text()
+
+
+def shift_name(lanes: int) -> str:
+    """Return the name of the kernel."""
+    return f"shift_{lanes}"
+
+
+def shift(lanes: int) -> str:
+    """Return the kernel that makes shifted copies of planes, several of each, with zeros where a mask says."""
+    f = Kernel(shift_name(lanes), SHIFT_SLOTS, lanes)
+    x, y, table, masks = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.pointer("masks")
+    x_plane, y_plane, copies, vectors = (f.number(slot) for slot in ("x_plane", "y_plane", "copies", "vectors"))
+    start, stop = f.share(f.number("channels"))
+    with f.loop(start, stop) as channel:
+        source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
+        with f.loop(0, copies) as number:
+            entry = f.at(table, f.mul(number.index, 16))
+            here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
+            bits = f.at(masks, f.mul(f.mul(number.index, vectors), 2))
+            with f.loop(0, vectors) as k:
+                offset = f.mul(k.index, 4 * lanes)
+                value = f.masked_load(f.at(here, offset), f.mask(f.at(bits, f.mul(k.index, 2))))
+                f.store(f.kind, value, f.at(there, offset))
     f.give()
     return f.text()
 
