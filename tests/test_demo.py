@@ -28,6 +28,9 @@ def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(tmp_p
     assert zeros["RVSM ℓ0, 90 % asked"] == pytest.approx(0.9, abs=1e-4)
     assert zeros["Magnitude, 90 % asked"] == pytest.approx(0.9, abs=1e-4)
     assert zeros["ADMM, 60 % asked"] == pytest.approx(0.6, abs=1e-3)
+    packed = {config.name: Run(folder_of(tmp_path, config.name, 0)).runtime() for config in configs()}
+    assert all(record["speedup"] > 0 for record in packed.values())
+    assert packed["RVSM ℓ0, 90 % asked"]["file_bytes"] < 0.2 * packed["SGD"]["file_bytes"]
 
 
 def test_a_run_of_another_version_is_run_again_and_others_are_kept(tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ from rvsm.report import report, rows, table
 from rvsm.train import start_or_resume, summary
 
 
-def compare(
-    configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out: Path, console: Console, brief: bool = False
-) -> Path:
+def compare(configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, out: Path, console: Console) -> Path:
     """Train each configuration with each seed unless it is finished, print the table, and return the page's path.
 
     Args:
@@ -24,9 +22,17 @@ def compare(
         runs: the folder of the runs' folders.
         out: the folder that table, page and pictures are written to.
         console: where to print.
-        brief: print a line for each run, instead of one for each look at the validation images.
 
     """
+    done = run_all(configs, seeds=seeds, runs=runs, console=console)
+    console.print(table(rows(done)))
+    return report(done, out=out)
+
+
+def run_all(
+    configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, console: Console, brief: bool = False
+) -> list[Run]:
+    """Train what is missing, and return all runs; if brief, with a line for each of them only."""
     twice = [name for name, count in Counter(config.name for config in configs).items() if count > 1]
     if twice:
         raise ValueError(f"two files make runs of the name {twice[0]!r}; give one of them a name of its own")
@@ -40,7 +46,6 @@ def compare(
         if key not in loaded:
             loaded[key] = build.dataset(config)
         result = start_or_resume(config, folder, console, loaded[key], brief=brief)
-        console.print(f"    {summary(result)}", highlight=False)
+        console.print(f"    {summary(result)}", highlight=False, soft_wrap=True)
         done.append(Run(folder))
-    console.print(table(rows(done)))
-    return report(done, out=out)
+    return done

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from io import StringIO
 from math import sqrt
 from pathlib import Path
 
@@ -113,3 +114,15 @@ def test_trained_runs_give_what_their_results_say(trained: dict[str, Path], copy
     assert sparse.sparsity is not None
     assert sparse.sparsity.mean == pytest.approx(0.8, abs=1e-3)
     assert dense.sparsity == Mean(0.0, None, 1)
+
+
+def test_size_and_speed_are_shown_where_a_network_was_packed(tmp_path: Path) -> None:
+    run = made(tmp_path, "a", 0)
+    assert "file, kB" not in markdown(rows([run]))
+    run.save_runtime({"file_bytes": 22180, "speedup": 13.44})
+    assert "| 22.2 | 13.4 |" in markdown(rows([run]))
+    console = Console(width=80, file=StringIO())
+    console.print(table(rows([run])))
+    assert "13.4" in console.file.getvalue()
+    (run.folder / "runtime.json").write_text('{"file_bytes": "x", "speedup": -3}')
+    assert "file, kB" not in markdown(rows([run]))

@@ -50,6 +50,43 @@ def pack(source: str, out: Path, *, weights: Path | None = None, shape: Sequence
     return describe(out)
 
 
+def measure(
+    folder: Path,
+    *,
+    batch: int = 64,
+    engines: Sequence[str] | None = None,
+    threads: int | None = None,
+    rounds: int = 7,
+) -> Comparison:
+    """Pack a finished run, time it beside other engines, and keep size and speed in the run's folder for reports."""
+    from rvsm.lowering import compile
+    from rvsm.records import Run
+
+    model, example = model_of(str(folder))
+    program = compile(model, example)
+    program.save(folder / "model.rvsm")
+    shown = compare(
+        model,
+        example,
+        title=str(folder),
+        program=program,
+        batches=[batch],
+        engines=engines,
+        threads=threads,
+        rounds=rounds,
+    )
+    Run(folder).save_runtime(
+        {
+            "file_bytes": (folder / "model.rvsm").stat().st_size,
+            "batch": batch,
+            "threads": shown.threads,
+            "speedup": shown.speedup(batch),
+            "milliseconds": {m.engine: m.seconds and 1e3 * m.seconds for m in shown.measurements},
+        }
+    )
+    return shown
+
+
 def bench(
     source: str,
     *,
@@ -86,11 +123,14 @@ def _of_run(folder: Path) -> tuple[nn.Module, tuple[int, ...]]:
     from rvsm.records import Run
 
     run = Run(folder)
-    config = config_of(run.config())
-    data = build.dataset(config)
-    model = build.network(config, data)
+    result = run.result()
+    if result is None:
+        raise ValueError(f"{folder} is not finished; go on with: rvsm resume {folder}")
+    channels, size, _ = result["input"]
+    classes = len(result["classes"])
+    model = build.network(config_of(run.config()), channels=channels, classes=classes, size=size)
     _fill(model, run.weights(), str(folder))
-    return model, (data.channels, data.size, data.size)
+    return model, (channels, size, size)
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:

@@ -21,10 +21,10 @@ def dataset(config: Config) -> Dataset:
     return cast(Dataset, entry("data", config.data.name)(**config.data.options).load())
 
 
-def network(config: Config, data: Dataset) -> nn.Module:
-    """Return a new network for the data: it is told channels, classes and size, as far as it asks for them."""
+def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Module:
+    """Return a new network: it is told channels, classes and size of the images, as far as it asks for them."""
     maker = entry("model", config.model.name)
-    about = {"channels": data.channels, "classes": len(data.classes), "size": data.size}
+    about = {"channels": channels, "classes": classes, "size": size}
     model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
     if not isinstance(model, nn.Module):
         raise ValueError(f"model.name {config.model.name!r} must return a torch.nn.Module but returned {model!r}")

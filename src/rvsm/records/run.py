@@ -179,6 +179,14 @@ class Run:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} cannot be read ({error}); is the run finished?") from None
 
+    def save_runtime(self, record: Mapping[str, Any]) -> None:
+        """Keep what was measured of the packed network."""
+        write_text(json.dumps(dict(record), indent=1, ensure_ascii=False), self.folder / "runtime.json")
+
+    def runtime(self) -> dict[str, Any] | None:
+        """Return what was measured of the packed network, if it was packed."""
+        return _read(self.folder / "runtime.json")
+
     @property
     def status(self) -> str:
         """The word "finished" or "unfinished"."""

@@ -62,6 +62,8 @@ class Outcome:
     after: Histogram | None
     norms_w: Mapping[str, tuple[float, ...]]
     norms_u: Mapping[str, tuple[float, ...]]
+    file_bytes: int | None = None
+    speedup: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ def read(run: Run) -> Reading:
         config=config,
         about=about,
         looks=tuple(by_epoch[epoch] for epoch in sorted(by_epoch)),
-        outcome=None if result is None else _outcome(result),
+        outcome=None if result is None else _outcome(result, attempt(run.runtime) or {}),
         complaints=tuple(complaints),
     )
 
@@ -179,7 +181,7 @@ def _look(record: Mapping[str, Any]) -> Look | None:
     )
 
 
-def _outcome(result: Mapping[str, Any]) -> Outcome:
+def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
     layers = inside(result, "layers")
     densities = {clean(name): share(layer, "density") for name, layer in _table(layers).items()}
     return Outcome(
@@ -196,6 +198,8 @@ def _outcome(result: Mapping[str, Any]) -> Outcome:
         after=_histogram(inside(result, "histogram", "u")),
         norms_w=_norms(inside(result, "channel_norms", "w")),
         norms_u=_norms(inside(result, "channel_norms", "u")),
+        file_bytes=count(runtime, "file_bytes"),
+        speedup=number(runtime, "speedup", low=0.0),
     )
 
 

@@ -29,6 +29,8 @@ class Row:
         sparsity_of_all: the share of zeros over all parameters.
         nonzeros: parameters that are not zero.
         minutes: the time of the training.
+        file_bytes: the size of the packed file, where the network was packed.
+        speedup: how many times faster the packed network runs than the original in the fastest engine tried.
 
     """
 
@@ -41,9 +43,11 @@ class Row:
     sparsity_of_all: Mean | None
     nonzeros: Mean | None
     minutes: Mean | None
+    file_bytes: Mean | None = None
+    speedup: Mean | None = None
 
 
-COLUMNS: dict[str, Callable[[Row], str]] = {
+_COLUMNS: dict[str, Callable[[Row], str]] = {
     "configuration": lambda row: row.name,
     "runs": lambda row: f"{row.seeds} of {row.seeds + row.unfinished}" if row.unfinished else str(row.seeds),
     "accuracy of w, %": lambda row: _percent(row.accuracy_w),
@@ -51,9 +55,16 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "zeros, %": lambda row: _percent(row.sparsity),
     "of all, %": lambda row: _percent(row.sparsity_of_all),
     "nonzeros": lambda row: NOTHING if row.nonzeros is None else row.nonzeros.text(digits=0),
+    "file, kB": lambda row: NOTHING if row.file_bytes is None else row.file_bytes.text(1e-3, 1),
+    "speed, ×": lambda row: NOTHING if row.speedup is None else row.speedup.text(digits=1),
     "minutes": lambda row: _minutes(row.minutes),
 }
-"""The columns and what they show."""
+
+
+def columns(listed: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
+    """Return the columns and what they show; those of packed networks only where there are some."""
+    measured = {"file, kB": any(r.file_bytes for r in listed), "speed, ×": any(r.speedup for r in listed)}
+    return {head: text for head, text in _COLUMNS.items() if measured.get(head, True)}
 
 
 def rows(runs: Sequence[Run]) -> list[Row]:
@@ -73,23 +84,28 @@ def row(c: Configuration) -> Row:
         sparsity=Mean.of(o.sparsity for o in outcomes),
         sparsity_of_all=Mean.of(o.sparsity_of_all for o in outcomes),
         nonzeros=Mean.of(o.nonzeros for o in outcomes),
+        file_bytes=Mean.of(o.file_bytes for o in outcomes),
+        speedup=Mean.of(o.speedup for o in outcomes),
         minutes=Mean.of(None if o.seconds is None else o.seconds / 60 for o in outcomes),
     )
 
 
 def table(listed: Sequence[Row]) -> Table:
-    """Return the rows for a terminal of 80 columns: nonzeros and the spread of zeros and time are in the files only."""
+    """Return the rows for a terminal of 80 columns; nonzeros and the spread of zeros and time are in the files only."""
     counts = {one.seeds for one in listed}
-    shown: dict[str, Callable[[Row], str]] = {"configuration": COLUMNS["configuration"]}
+    shown: dict[str, Callable[[Row], str]] = {"configuration": _COLUMNS["configuration"]}
     if len(counts) > 1 or any(one.unfinished for one in listed):
-        shown["runs"] = COLUMNS["runs"]
+        shown["runs"] = _COLUMNS["runs"]
     shown |= {
         "accuracy\nof w, %": lambda one: _percent(one.accuracy_w),
         "accuracy\nof u, %": lambda one: _percent(one.accuracy_u),
         "zeros\n%": lambda one: _percent(_bare(one.sparsity)),
         "of all\n%": lambda one: _percent(_bare(one.sparsity_of_all)),
-        "minutes": lambda one: _minutes(_bare(one.minutes)),
     }
+    packed = columns(listed)
+    shown |= {head.replace(", ", "\n"): packed[head] for head in ("file, kB", "speed, ×") if head in packed}
+    if "speed, ×" not in packed:  # there is room for one of the two
+        shown["minutes"] = lambda one: _minutes(_bare(one.minutes))
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(listed))
     for i, head in enumerate(shown):
         drawn.add_column(
@@ -102,8 +118,9 @@ def table(listed: Sequence[Row]) -> Table:
 
 def markdown(listed: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "| --- |" + " ---: |" * (len(COLUMNS) - 1)]
-    lines += ["| " + " | ".join(_cell(text(one)) for text in COLUMNS.values()) + " |" for one in listed]
+    shown = columns(listed)
+    lines = ["| " + " | ".join(shown) + " |", "| --- |" + " ---: |" * (len(shown) - 1)]
+    lines += ["| " + " | ".join(_cell(text(one)) for text in shown.values()) + " |" for one in listed]
     return "\n".join(lines) + "\n"
 
 

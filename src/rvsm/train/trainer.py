@@ -38,7 +38,9 @@ class Trainer:
         self.data = build.dataset(config) if data is None else data
         self._split()
         seed_all(config.seed)
-        self.model = build.network(config, self.data).to(self.placement.device)
+        channels, classes, size = self.data.channels, len(self.data.classes), self.data.size
+        model = build.network(config, channels=channels, classes=classes, size=size)
+        self.model = model.to(self.placement.device)
         if self.placement.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, _ = next(self.batches.epoch(0))
