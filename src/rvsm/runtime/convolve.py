@@ -212,7 +212,7 @@ def _passes(site: Site, taps: Taps, variant: Variant, weights: Floats, dense: bo
         sizes = (variant.rows, variant.columns)
         span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))
     inputs = weights.shape[1]
-    wanted = -(-inputs * span * g.unit * 4 // CACHE)
+    wanted = -(-inputs * span * g.unit * 4 // (CACHE * variant.block))  # a block loads each vector once for all
     records = weights[0].size if dense else np.count_nonzero(weights) / len(weights)
     return int(max(1, min(wanted, records // RECORDS, inputs)))
 
