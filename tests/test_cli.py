@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rvsm.cli import COMMANDS, main
-from rvsm.records import Run
+from rvsm.records import Run, locked
 
 QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
 
@@ -72,6 +72,10 @@ class TestHelp:
         for key in ("--budget.sparsity", "--data.name", "--model.width", "--augment.crop", "--groups.name"):
             assert key in text
         assert "rvsm train [FILE]" in text
+
+    def test_train_shows_the_options_of_the_flags_entries(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["train", "--penalty.name", "tl1", "--help"]) == 0
+        assert "--penalty.a" in capsys.readouterr().out
 
     def test_train_shows_the_options_of_a_files_entries(self, capsys: pytest.CaptureFixture[str]) -> None:
         Path("x.toml").write_text("[penalty]\nname = 'tl1'\n")
@@ -221,7 +225,7 @@ def test_two_at_once(tmp_path: Path, refused: Callable[..., str], capsys: pytest
     main(["train", "--run", "a", *QUICK])
     capsys.readouterr()
     Path("a/result.json").unlink()
-    with Run(Path("a")).locked():
+    with locked(Path("a")):
         assert refused("resume", "a") == "another process is training in a; wait for it, or stop it"
 
 

@@ -75,6 +75,12 @@ def test_two_of_one_name(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_two_names_of_one_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="two files make runs of the name 'ℓ0 a'"):
+        compared([config("ℓ0 a"), config("l0-a")], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_with_other_options_is_in_the_way(tmp_path: Path) -> None:
     start(config("a"), folder_of(tmp_path, "a", 0), Console(file=io.StringIO()))
     with pytest.raises(ValueError, match=r"holds a run with other options \(budget\.sparsity 0\.5 → 0\.6\)"):

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         print(f"rvsm: {stopped}" if str(stopped) else "rvsm: stopped", file=sys.stderr)
         return 130
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
         print(f"rvsm: {error}", file=sys.stderr)
     return 1
 
@@ -47,14 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=Path, help="the run's folder (default: runs/NAME-sSEED)")
-    files, flags, options = _split("train", words, parser)
+    files, flags, options, helping = _split("train", words, parser)
     if len(files) > 1:
         raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
     from rvsm.config import help_of, read_config
 
     file = files[0] if files else None
-    if flags is None:
-        print(help_of([], file))
+    if helping:
+        print(help_of(flags, file))
         print(parser.format_help().partition("\n\n")[2])
         return 0
     config = read_config(file, flags)
@@ -85,8 +85,8 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="where table and page go (default: RUNS/comparison)")
-    files, flags, options = _split("compare", words, parser)
-    if flags is None:
+    files, flags, options, helping = _split("compare", words, parser)
+    if helping:
         print("usage: rvsm compare FILE… [--seeds N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
         print("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
         print(parser.format_help().partition("\n\n")[2])
@@ -239,14 +239,14 @@ def _shape(text: str) -> tuple[int, ...]:
 
 def _split(
     command: str, words: list[str], parser: argparse.ArgumentParser
-) -> tuple[list[Path], list[str] | None, argparse.Namespace]:
-    """Return files, flags of the configuration (None if help is wanted) and the command's own options."""
+) -> tuple[list[Path], list[str], argparse.Namespace, bool]:
+    """Return files, flags of the configuration, the command's own options, and whether help is wanted."""
     files = [Path(word) for word in takewhile(lambda word: not word.startswith("-"), words)]
     rest = words[len(files) :]
     helping = any(word in ("-h", "--help") for word in rest)
     parser.prog = f"rvsm {command}"
     options, flags = parser.parse_known_args([word for word in rest if word not in ("-h", "--help")])
-    return files, None if helping else flags, options
+    return files, flags, options, helping
 
 
 def _console() -> "Console":

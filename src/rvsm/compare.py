@@ -33,8 +33,8 @@ def run_all(
     configs: Sequence[Config], *, seeds: Iterable[int], runs: Path, console: Console, brief: bool = False
 ) -> list[Run]:
     """Train what is missing, and return all runs; if brief, with a line for each of them only."""
-    twice = [name for name, count in Counter(config.name for config in configs).items() if count > 1]
-    if twice:
+    names = Counter(folder_of(runs, config.name, 0) for config in configs)
+    if twice := [config.name for config in configs if names[folder_of(runs, config.name, 0)] > 1]:
         raise ValueError(f"two files make runs of the name {twice[0]!r}; give one of them a name of its own")
     loaded: dict[str, Dataset] = {}
     done = []

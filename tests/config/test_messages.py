@@ -91,7 +91,9 @@ class TestTypos:
         refused(*TARGET, flag, "x")
 
     def test_words_out_of_place(self) -> None:
-        assert refused("x.toml") == "expected --section.option VALUE but found 'x.toml'"
+        assert (
+            refused("x.toml") == "expected --section.option VALUE but found 'x.toml'; a file comes before the options"
+        )
         assert refused("--seed") == "--seed needs a value: --seed VALUE"
         assert refused("--seed", "--name", "x") == "--seed needs a value: --seed VALUE"
         assert "'-x'" in refused(*TARGET, "-x", "3")
@@ -126,7 +128,7 @@ class TestValues:
     def test_wrong_types_of_entries(self) -> None:
         for value in ("0.9", "[0.9]", "[0.9, 0.99, 0.999]", "[a, b]"):
             text = refused(*TARGET, "--optimizer.name", "adamw", "--optimizer.betas", value)
-            assert text == f"optimizer.betas must be a list of two, a number and a number but is {value!r}"
+            assert text == f"optimizer.betas must be a list of a number and a number but is {value!r}"
         text = refused(*TARGET, "--schedule.name", "step", "--schedule.drops", "0.5")
         assert text == "schedule.drops must be a list of numbers but is '0.5'"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rvsm.records import Run, folder_of
+from rvsm.records import Run, folder_of, locked
 from rvsm.records.checkpoint import save
 
 
@@ -43,7 +43,7 @@ class TestFolder:
         (tmp_path / "a" / ".config.toml.12.tmp").write_text("se")
         run = Run.create(tmp_path / "a", config="seed = 1", about={})
         assert run.config() == {"seed": 1}
-        with run.locked():
+        with locked(run.folder):
             assert ".config.toml.12.tmp" not in os.listdir(run.folder)
 
     def test_damaged_texts_are_named(self, run: Run) -> None:
@@ -66,21 +66,21 @@ class TestFolder:
 class TestLock:
     def test_one_at_a_time(self, run: Run) -> None:
         message = r"another process is training in .*a; wait for it, or stop it"
-        with run.locked(), pytest.raises(ValueError, match=message), Run(run.folder).locked():
+        with locked(run.folder), pytest.raises(ValueError, match=message), locked(run.folder):
             pass
-        with run.locked():  # and it is free again
+        with locked(run.folder):  # and it is free again
             pass
 
     def test_free_after_an_exception(self, run: Run) -> None:
-        with pytest.raises(KeyboardInterrupt), run.locked():
+        with pytest.raises(KeyboardInterrupt), locked(run.folder):
             raise KeyboardInterrupt
-        with run.locked():
+        with locked(run.folder):
             pass
 
     def test_another_process(self, run: Run) -> None:
-        text = "import pathlib, sys, rvsm.records\nwith rvsm.records.Run(pathlib.Path(sys.argv[1])).locked(): pass"
+        text = "import pathlib, sys, rvsm.records\nwith rvsm.records.locked(pathlib.Path(sys.argv[1])): pass"
         command = [sys.executable, "-c", text, str(run.folder)]
-        with run.locked():
+        with locked(run.folder):
             refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert refused.returncode == 1
         assert "another process is training in" in refused.stderr
@@ -89,7 +89,7 @@ class TestLock:
         left = [run.folder / ".metrics.jsonl.ab.tmp", run.folder / "checkpoints" / ".step-1.safetensors.cd.tmp"]
         for file in left:
             file.write_text("half")
-        with run.locked():
+        with locked(run.folder):
             assert not any(file.exists() for file in left)
 
 

@@ -13,6 +13,8 @@ from rvsm.data import Dataset
 from rvsm.records import Run
 from rvsm.train import DivergenceError, Trainer, start
 
+OVERFLOW = ("--optimizer.lr", "3e38", "--optimizer.weight_decay", "1e20")
+
 
 def diverging(folder: Path, data: Dataset, *flags: str) -> str:
     words = ["--method.name", "dense", "--model.width", "4", "--training.epochs", "4", *flags]
@@ -41,10 +43,7 @@ def test_weights_that_overflowed_are_named(tmp_path: Path, digits: Dataset) -> N
     text = diverging(
         tmp_path / "run",
         digits,
-        "--optimizer.lr",
-        "3e38",
-        "--optimizer.weight_decay",
-        "1e20",
+        *OVERFLOW,
         "--training.batch",
         "128",
     )
@@ -56,10 +55,7 @@ def test_a_diverged_network_is_not_called_good(tmp_path: Path, digits: Dataset) 
     text = diverging(
         tmp_path / "run",
         digits,
-        "--optimizer.lr",
-        "3e38",
-        "--optimizer.weight_decay",
-        "1e20",
+        *OVERFLOW,
         "--training.batch",
         "5000",
     )
@@ -100,3 +96,9 @@ def test_a_run_that_diverges_sparsely_is_a_sentence_too(tmp_path: Path, digits: 
     with pytest.raises(ValueError, match=r"\w") as error:
         start(config, tmp_path / "run", Console(file=io.StringIO()), digits)
     assert "\n" not in str(error.value)
+
+
+def test_the_last_step_of_all(tmp_path: Path, digits: Dataset) -> None:
+    text = diverging(tmp_path / "run", digits, *OVERFLOW, "--training.batch", "5000", "--training.epochs", "1")
+    assert "the last step left weights that are not finite" in text
+    assert Run(tmp_path / "run").result() is None

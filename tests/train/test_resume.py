@@ -13,7 +13,7 @@ from rich.console import Console
 
 from rvsm.config import Choice, Config, build, read_config
 from rvsm.data import Dataset
-from rvsm.records import Run
+from rvsm.records import Run, locked
 from rvsm.train import Callback, StoppedError, Trainer, resume, session, start, start_or_resume
 from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
@@ -156,7 +156,7 @@ def test_a_model_with_dropout_of_its_own(own_model: str, train: Any, stopped: An
 def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:
     config = own(own_model)
     seed_all(config.seed)
-    build.network(config, digits)
+    build.network(config, channels=digits.channels, classes=len(digits.classes), size=digits.size)
     expected = torch.rand(3), random.random(), np.random.rand()
     Trainer(config, digits)
     found = torch.rand(3), random.random(), np.random.rand()
@@ -262,7 +262,7 @@ def test_bad_input_leaves_no_folder(tmp_path: Path, digits: Dataset) -> None:
 
 def test_a_second_process_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
     folder, _ = stopped(small(), 5)
-    with Run(folder).locked(), pytest.raises(ValueError, match=r"another process is training in .*; wait for it"):
+    with locked(folder), pytest.raises(ValueError, match=r"another process is training in .*; wait for it"):
         go_on(folder, digits)
     go_on(folder, digits)
 
@@ -299,3 +299,23 @@ def test_a_callback_hears_everything_in_order(small: Any, digits: Dataset) -> No
     Trainer(small("--training.epochs", "2", "--training.evaluate_every", "2"), digits, [Listener()]).run()
     steps = [f"step {i}" for i in range(1, 9)]
     assert heard == ["start", *steps[:4], "epoch 1", *steps[4:], "record 8", "epoch 2", "end"]
+
+
+def test_other_images_than_at_the_start_are_refused(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    labels = digits.train.labels.clone()
+    labels[0] = (labels[0] + 1) % 10
+    other = replace(digits, train=replace(digits.train, labels=labels))
+    with pytest.raises(ValueError, match=r"does not fit .*\(the images are not those that the run began with"):
+        go_on(folder, other)
+    go_on(folder, digits)
+
+
+def test_what_only_informs_does_not_stop_a_resume(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    (folder / "about.json").write_text("{")
+    (folder / "result.json").write_text("{")
+    with pytest.raises(ValueError, match="remove the file and resume the run"):
+        go_on(folder, digits)
+    (folder / "result.json").unlink()
+    go_on(folder, digits)

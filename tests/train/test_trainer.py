@@ -141,8 +141,8 @@ class TestStep:
     def test_frozen_weights_stay(self, module: str, digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
         made = rvsm.train.trainer.build.network
 
-        def frozen(*args: Any) -> nn.Module:
-            model = made(*args)
+        def frozen(*args: Any, **about: int) -> nn.Module:
+            model = made(*args, **about)
             model[1].requires_grad_(False)
             return model
 
@@ -265,7 +265,7 @@ class TestModels:
 
         config = small()
         seed_all(config.seed)
-        fresh = build.network(config, digits)
+        fresh = build.network(config, channels=digits.channels, classes=len(digits.classes), size=digits.size)
         trainer = Trainer(config, digits)
         assert all(torch.equal(w, trainer.model.state_dict()[name]) for name, w in fresh.state_dict().items())
         assert trainer.model.training

@@ -19,9 +19,13 @@ def unknown_key(key: str, types: Mapping[str, Any], where: str) -> str:
     """Say what is wrong with a key that is not among the known ones, whose types are given by key."""
     section, _, option = key.partition(".")
     known = [name for name in types if name.startswith(f"{section}.")]
-    if option and section not in (*CHOICES, *PLAIN):
+    if not option:
+        if section in (*CHOICES, *PLAIN):
+            return f"{where}[{section}] is a section: write [{section}] and its options below, or --{section}.option"
+        return f"{where}unknown key {key!r}; {_nearest(key, [n for n in types if '.' not in n])} and the sections"
+    if section not in (*CHOICES, *PLAIN):
         return f"{where}unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
-    if option and not known:
+    if not known:
         with_it = " or ".join(name for name, maker in CHOICES["method"].entries.items() if takes(maker, section))
         return f"{where}{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
     return f"{where}{_misplaced(key, types) or f'unknown key {key!r}; {_nearest(key, known or types)}'}"
@@ -72,7 +76,8 @@ def words(annotation: Any) -> str:
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin is tuple and len(arguments) == 2 and arguments[1] is not Ellipsis:
-        return f"a list of two, {words(arguments[0])} and {words(arguments[1])}"
+        first, second = map(words, arguments)
+        return f"a list of {first} and {second}"
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a table"
     if isinstance(origin, type) and issubclass(origin, Iterable):

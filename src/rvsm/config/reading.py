@@ -205,7 +205,7 @@ def _flags_of_line(words: Sequence[str]) -> list[Flag]:
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise ValueError(f"expected --section.option VALUE but found {word!r}")
+            raise ValueError(f"expected --section.option VALUE but found {word!r}; a file comes before the options")
         key, equals, value = word[2:].partition("=")
         if not equals:
             if not rest or re.match(r"--[a-z]", rest[0]):

@@ -1,6 +1,7 @@
 """A data set: images for training, images for the test, and the names of the classes."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
 import torch
@@ -49,6 +50,14 @@ class Dataset:
     def size(self) -> int:
         """Height and width of an image in pixels."""
         return self.train.images.shape[2]
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with the images: of all labels, and of one image in a hundred."""
+        digest = blake2b(digest_size=8)
+        for part in (self.train, self.test):
+            digest.update(part.labels.numpy().tobytes())
+            digest.update(part.images[::101].contiguous().numpy().tobytes())
+        return digest.hexdigest()
 
     def hold_out(self, share: float, seed: int) -> tuple[Images, Images]:
         """Return the training images without a share of them, and that share, for validation.

@@ -1,6 +1,6 @@
 """What a training leaves behind: a folder that survives a kill at any moment, without pickle."""
 
 from rvsm.records.checkpoint import DamagedError
-from rvsm.records.run import Run, folder_of
+from rvsm.records.run import Run, folder_of, locked
 
-__all__ = ["DamagedError", "Run", "folder_of"]
+__all__ = ["DamagedError", "Run", "folder_of", "locked"]

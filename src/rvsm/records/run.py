@@ -26,6 +26,27 @@ from rvsm.records.tree import Tree
 _KEPT = 2  # checkpoints: the newest, and one before it should that be damaged
 
 
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a run's folder: a second process that wants it is refused. The system lets go of it when a process dies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(f"another process is training in {folder}; wait for it, or stop it") from None
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written to: {error.strerror or error}; give access to it, or another folder"
+        ) from None
+    try:
+        for place in (folder, folder / "checkpoints"):
+            remove_leftovers(place)
+        yield
+    finally:
+        lock.release()
+
+
 class Run:
     """A folder that holds one training.
 
@@ -57,23 +78,6 @@ class Run:
         write_text(config, folder / "config.toml")
         return cls(folder)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the folder: a second process that wants it is refused. The system lets go of it when a process dies."""
-        lock = FileLock(self.folder / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise ValueError(f"another process is training in {self.folder}; wait for it, or stop it") from None
-        except OSError as error:
-            raise ValueError(f"{self.folder} cannot be written to: {error.strerror}; give access to it") from None
-        try:
-            for folder in (self.folder, self.folder / "checkpoints"):
-                remove_leftovers(folder)
-            yield
-        finally:
-            lock.release()
-
     # What was asked, and where
 
     @property
@@ -90,8 +94,11 @@ class Run:
             raise ValueError(f"{file} is damaged: {error}") from None
 
     def about(self) -> dict[str, Any]:
-        """Return where and with what it was run."""
-        return _read(self.folder / "about.json") or {}
+        """Return where and with what it was run; nothing if that cannot be read, since nothing depends on it."""
+        try:
+            return _read(self.folder / "about.json") or {}
+        except ValueError:
+            return {}
 
     # How it went
 
@@ -169,7 +176,10 @@ class Run:
 
     def result(self) -> dict[str, Any] | None:
         """Return the result; None if the run is not finished."""
-        return _read(self.folder / "result.json")
+        try:
+            return _read(self.folder / "result.json")
+        except ValueError as error:
+            raise ValueError(f"{error}; remove the file and resume the run to have it again") from None
 
     def weights(self) -> dict[str, Tensor]:
         """Return the final weights."""

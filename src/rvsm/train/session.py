@@ -10,7 +10,7 @@ from rich.console import Console
 
 from rvsm.config import Config, as_toml, config_of, differences
 from rvsm.data import Dataset
-from rvsm.records import Run
+from rvsm.records import Run, locked
 from rvsm.train.callbacks import Callback
 from rvsm.train.display import Display, clock
 from rvsm.train.divergence import DivergenceError
@@ -25,21 +25,21 @@ def start(
     config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
 ) -> dict[str, Any]:
     """Train in a new folder and return the result."""
-    if (folder / "config.toml").exists():
-        _refuse(config, Run(folder))
     if folder.is_file():
         raise ValueError(f"{folder} is a file; give a folder for the run")
+    _refuse(config, folder)
     trainer = Trainer(config, data)  # before there is a folder, so that bad input leaves none
-    with _writing(folder):
-        run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
-    with run.locked():
+    with locked(folder):
+        _refuse(config, folder)  # another process may have been faster
+        with _writing(folder):
+            run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
         return _train(run, trainer, console, brief=brief)
 
 
 def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
     run = Run(folder)
-    with run.locked():
+    with locked(folder):
         if (result := run.result()) is not None:
             return result
         config = config_of(run.config())
@@ -97,13 +97,18 @@ def summary(result: dict[str, Any]) -> str:
     )
 
 
-def _refuse(config: Config, run: Run) -> None:
-    folder = run.folder
+def _refuse(config: Config, folder: Path) -> None:
+    """Raise if the folder holds a run already."""
+    if not (folder / "config.toml").exists():
+        return
+    run = Run(folder)
     if changes := differences(config_of(run.config()), config):
         raise ValueError(_other(folder, changes))
     if run.result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {folder}, or give another --run FOLDER")
-    raise ValueError(f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}")
+    raise ValueError(
+        f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}, unless a process is training in it"
+    )
 
 
 def _other(folder: Path, changes: list[str]) -> str:

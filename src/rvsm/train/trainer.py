@@ -184,6 +184,7 @@ class Trainer:
         """Return all that a fresh trainer needs to go on bit for bit."""
         return {
             "step": self.step,
+            "images": self.data.fingerprint(),
             "seconds": self.seconds,
             "running": dict(self._running),
             "model": self.model.state_dict(),
@@ -194,6 +195,8 @@ class Trainer:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
+        if state["images"] != self.data.fingerprint():
+            raise ValueError("the images are not those that the run began with")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         for parameter, kept in self.optimizer.state.items():
@@ -248,8 +251,8 @@ class Trainer:
         try:
             with torch.no_grad():
                 scores = self.model.eval()(x[:2])
-        except RuntimeError as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # whatever a user's model raises
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(
                 f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {reason}"
             ) from None
