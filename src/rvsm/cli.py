@@ -3,10 +3,11 @@
 import argparse
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
 
@@ -32,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s")
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
-        return COMMANDS[command][0](words[1:])
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            return COMMANDS[command][0](words[1:])
     except ModuleNotFoundError as missing:
         extra = f"pip install 'rvsm[{EXTRAS.get(command, 'train')}]'"
         print(f"rvsm: {command} needs {missing.name}, which is not installed: {extra}", file=sys.stderr)
@@ -227,6 +230,18 @@ COMMANDS: dict[str, tuple[Command, str]] = {
 }
 EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
 """Where a command's packages are not those of the extra "train"."""
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning as a sentence, without the line of code that it comes from."""
+    print(f"rvsm: {message}", file=sys.stderr)
 
 
 def _shape(text: str) -> tuple[int, ...]:
