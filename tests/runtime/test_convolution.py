@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from rvsm.runtime import jit
 from rvsm.runtime.activations import RELU, Activation
 from rvsm.runtime.operations import Convolution
 from rvsm.runtime.plan import Output, Plan
@@ -141,3 +142,26 @@ def test_a_large_layer_in_several_passes() -> None:
         program = Program(plan, choose="sparse", threads=threads)
         torch.testing.assert_close(program(x, r), expected, rtol=1e-4, atol=1e-3)
         assert "passes" in program.explain().rows[0].kernel
+
+
+@pytest.mark.parametrize("lanes", [4, 8])
+@pytest.mark.parametrize("choose", ["sparse", "dense"])
+def test_narrower_vectors(lanes: int, choose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of CPUs without AVX-512, on this one."""
+    compiler = jit._compiler()
+    if compiler.machine.lanes < lanes:
+        pytest.skip("this CPU's own vectors are not wider")
+    monkeypatch.setattr(compiler, "machine", jit.Machine(lanes, 16, "narrower"))
+    rng = np.random.default_rng(0)
+    weights = (rng.standard_normal((10, 7, 3, 3)) * (rng.random((10, 7, 3, 3)) < 0.4)).astype(np.float32)
+    bias = rng.standard_normal(10).astype(np.float32)
+    for stride in ((1, 1), (2, 2)):
+        operation = Convolution(
+            name="layer", source=0, channels=10, kernel=(3, 3), padding=(1, 1), stride=stride,
+            activation=Activation("gelu"),
+        )  # fmt: skip
+        program = Program(one_convolution(operation, (7, 11, 9), weights, bias), choose=choose, threads=1)
+        for batch in (1, lanes, 2 * lanes + 1):
+            x = torch.randn(batch, 7, 11, 9)
+            expected = functional.conv2d(x, torch.from_numpy(weights), torch.from_numpy(bias), stride, 1)
+            torch.testing.assert_close(program(x), functional.gelu(expected), rtol=1e-4, atol=1e-4)

@@ -42,9 +42,9 @@ class Vectors:
         return self.f.splat(self.lanes, self.f.single(value))
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """Return a·b + c, rounded once."""
+        """Return a·b + c, rounded once where the CPU can."""
         v = self.kind
-        return self.f.op(f"call {v} @llvm.fma.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
+        return self.f.op(f"call {v} @llvm.fmuladd.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
 
     def _two(self, operation: str, a: str, b: str) -> str:
         return self.f.op(f"{operation} {self.kind} {a}, {b}")

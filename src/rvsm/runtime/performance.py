@@ -16,7 +16,7 @@ from rvsm.runtime.team import team
 
 Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: more is not spent on measuring
-QUICK = 100e-6  # seconds: a chunk that takes less is not worth waking helpers for
+QUICK = 50e-6  # seconds: a call that has less work for each thread is not worth waking helpers for
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,8 @@ class Stage:
     ) -> None:
         """Compute images ``start`` to ``start + count``; ``inputs`` and ``outputs`` hold all images of the call."""
         chunks = -(-count // self.native.images)
-        threads = 1 if alone or self.threads == 1 or chunks * self.chunk_seconds < QUICK else self.threads
+        quick = chunks * self.chunk_seconds < QUICK * self.threads
+        threads = 1 if alone or self.threads == 1 or quick else self.threads
         helped = threads > 1 and team().acquire()
         try:
             self._perform(_Request(inputs, outputs, start, count, chunks), threads if helped else 1)
