@@ -232,7 +232,7 @@ EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runti
 """Where a command's packages are not those of the extra "train"."""
 
 
-def _warn(
+def _warn(  # noqa: PLR0917 - what the warnings module calls with
     message: Warning | str,
     category: type[Warning],
     filename: str,
