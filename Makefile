@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: install demo theory test check bench bench-training clean
+.PHONY: install demo theory test check bench bench-runtime bench-training clean
 
 install: .venv/installed-demo
 
@@ -25,6 +25,9 @@ check: .venv/installed-dev
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/core.py
 
+bench-runtime: .venv/installed-bench
+	$(BIN)/python benchmarks/runtime.py
+
 bench-training: .venv/installed-dev
 	$(BIN)/python benchmarks/training.py
 
@@ -44,3 +47,7 @@ clean:
 	@echo "Installing rvsm, PyTorch and the development tools into .venv (once; a few minutes at most) …"
 	$(INSTALL) '.[dev]'
 	@touch $@ .venv/installed-demo
+
+.venv/installed-bench: .venv/installed-dev
+	$(INSTALL) '.[dev,bench]'
+	@touch $@
