@@ -152,7 +152,17 @@ def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool,
     for block, members in blocks.items():
         for variant, tiles in _tilings(site, taps, block):
             passes = _passes(site, taps, variant, weights, dense)
-            packed = pack(weights, bias, members, offsets, group_bytes, groups=o.groups, passes=passes, dense=dense)
+            packed = pack(
+                weights,
+                bias,
+                members,
+                offsets,
+                group_bytes,
+                groups=o.groups,
+                passes=passes,
+                dense=dense,
+                threads=site.threads,
+            )
             some = tiles[: max(1, 64 // variant.vectors)] if sample else tiles
             result.append(_step(site, taps, variant, some, packed))
     return result
@@ -190,7 +200,7 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
     note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (
         f", {packed.passes} passes" * (packed.passes > 1)
     )
-    outputs = len(tiles) * variant.vectors * len(packed.channels)
+    outputs = len(tiles) * variant.vectors * packed.blocks * packed.block
     return Step(
         variant.name,
         lambda: convolution(variant),

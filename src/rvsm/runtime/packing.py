@@ -16,13 +16,18 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A stream of records; ``starts[pass, block]`` is where the records of a block begin, in bytes."""
+    """A stream of records; ``starts[pass, block]`` is where the records of a block begin, in bytes.
+
+    ``channels`` and ``bias`` are [pass, block, channel in the block], since each pass has its own order of the blocks;
+    a thread that has blocks ``cuts[t]`` to ``cuts[t + 1]`` of one pass has the same channels in all.
+    """
 
     stream: NDArray[np.int32]
     starts: Integers
     channels: Integers
     bias: Floats
     block: int
+    cuts: Integers
 
     @property
     def passes(self) -> int:
@@ -74,33 +79,49 @@ def _cut(channels: list[int], blocks: dict[int, list[list[int]]]) -> None:
 
 def pack(
     weights: Floats, bias: Floats, blocks: Integers, offsets: Integers, group_bytes: int, *, groups: int, passes: int,
-    dense: bool,
+    dense: bool, threads: int,
 ) -> Packed:  # fmt: skip
     """Return the stream for ``blocks`` (blocks × channels in a block).
 
     ``offsets`` (input channels of a group × taps) are those of the first group, in bytes; the next lies ``group_bytes``
-    further. With ``dense``, zeros are stored too.
+    further. With ``dense``, zeros are stored too. In each pass the blocks of one of the ``threads`` come in the order
+    of the number of their records: the CPU then knows, nearly always, when the loop over the records will end.
     """
     count, block = blocks.shape
     inputs, taps = offsets.shape
     flat = weights.reshape(len(weights), inputs, taps)[blocks]  # blocks × block × inputs × taps
+    present = np.ones((count, inputs, taps), dtype=np.bool_) if dense else (flat != 0).any(axis=1)
     shift = (blocks[:, 0] // max(1, len(weights) // groups)) * group_bytes
+    cuts = _fair(present.sum(axis=(1, 2)) + 16, threads)
+    owner = np.searchsorted(cuts[1:-1], np.arange(count), side="right")
     parts: list[NDArray[np.int32]] = []
     starts = np.zeros((passes, count + 1), dtype=np.int64)
+    channels = np.empty((passes, count, block), dtype=np.int64)
     done = 0
     for k, (low, high) in enumerate(spans(inputs, passes)):
-        part = flat[:, :, low:high].reshape(count, block, -1)
-        present = np.ones((count, part.shape[2]), dtype=np.bool_) if dense else (part != 0).any(axis=1)
-        where, which = np.nonzero(present)
+        here = present[:, low:high].reshape(count, -1)
+        lengths = here.sum(axis=1)
+        order = np.lexsort((-lengths, owner))
+        where, which = np.nonzero(here[order])
+        block_of = order[where]
         records = np.empty((len(where), 1 + block), dtype=np.int32)
-        records[:, 0] = offsets[low:high].reshape(-1)[which] + shift[where]
-        records[:, 1:] = np.ascontiguousarray(part.transpose(0, 2, 1)[where, which]).view(np.int32)
-        lengths = np.bincount(where, minlength=count)
-        starts[k, 1:] = np.cumsum(lengths)
+        records[:, 0] = offsets[low:high].reshape(-1)[which] + shift[block_of]
+        part = flat[:, :, low:high].reshape(count, block, -1).transpose(0, 2, 1)
+        records[:, 1:] = np.ascontiguousarray(part[block_of, which]).view(np.int32)
+        starts[k, 1:] = np.cumsum(lengths[order])
         starts[k] = done + starts[k] * 4 * (1 + block)
         done += records.nbytes
         parts.append(records.reshape(-1))
-    return Packed(np.concatenate(parts), starts, blocks.reshape(-1), bias[blocks.reshape(-1)], block)
+        channels[k] = blocks[order]
+    return Packed(np.concatenate(parts), starts, channels, bias[channels], block, cuts)
+
+
+def _fair(work: Integers, parts: int) -> Integers:
+    """Return where to cut a row of pieces of work, so that the parts are nearly equal."""
+    total = np.concatenate([[0], np.cumsum(work)])
+    cuts = np.searchsorted(total, total[-1] * np.arange(parts + 1) / parts)
+    cuts[0], cuts[-1] = 0, len(work)
+    return np.asarray(cuts, dtype=np.int64)
 
 
 def spans(count: int, parts: int) -> list[tuple[int, int]]:
@@ -121,8 +142,5 @@ def thread_ranges(tiles: int, packed: Packed, threads: int) -> Integers:
     if tiles % threads == 0 or tiles >= 8 * threads or packed.blocks < 2 * threads:
         rows += [(low, high, 0, packed.blocks) for low, high in spans(tiles, threads)]
     else:
-        work = np.concatenate([[0], np.cumsum(np.diff(packed.starts, axis=1).sum(axis=0) + 64)])
-        cuts = np.searchsorted(work, work[-1] * np.arange(threads + 1) / threads)
-        cuts[0], cuts[-1] = 0, packed.blocks
-        rows += [(0, tiles, int(low), int(high)) for low, high in pairwise(cuts)]
+        rows += [(0, tiles, int(low), int(high)) for low, high in pairwise(packed.cuts)]
     return np.array(rows, dtype=np.int64)

@@ -16,6 +16,7 @@ from rvsm.runtime.team import team
 
 Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: more is not spent on measuring
+LONG_STEP = 30e-6  # seconds of a step on each thread: beside that a barrier is nothing, and sharing helps the caches
 QUICK = 50e-6  # seconds: a call that has less work for each thread is not worth waking helpers for
 
 
@@ -58,7 +59,8 @@ class Stage:
 
     def _perform(self, request: _Request, threads: int) -> None:
         chunks = request.chunks
-        shared = threads > 1 and chunks % threads != 0 and chunks < 4 * threads
+        uneven = chunks % threads != 0 and chunks < 4 * threads
+        shared = threads > 1 and (uneven or self._step_seconds() > LONG_STEP * threads)
         arenas = self._take(1 if shared else min(threads, chunks))
         threads = threads if shared else len(arenas)
         try:
@@ -100,6 +102,9 @@ class Stage:
             seconds.append(time.perf_counter() - begin)
         self.chunk_seconds = min(seconds)
         return self.chunk_seconds
+
+    def _step_seconds(self) -> float:
+        return self.chunk_seconds / len(self.native.steps)
 
     def _take(self, count: int) -> list[NDArray[np.uint8]]:
         with self._lock:

@@ -21,7 +21,7 @@ SLOTS = (
     "stream",  # the records
     "starts",  # for each pass and block, where its records begin; one more at the end of each pass
     "bias",
-    "channels",  # for each channel of each block, its number in the output
+    "channels",  # for each pass and each channel of each block, its number in the output; so, too, the bias
     "tiles",  # for each tile, its place in the input and in the output; and the masks of its vectors
     "blocks",
     "passes",
@@ -101,10 +101,15 @@ def convolution(variant: Variant) -> str:
         following = f.at(entry, variant.tile_bytes)  # the table ends with a copy of its last tile
         with f.loop(0, passes) as turn:
             begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
+            skipped = f.mul(turn.index, blocks)
             is_first = f.op(f"icmp eq i64 {turn.index}, 0")
             is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
             with f.loop(first, last) as block:
-                body.write(_Moment(entry, source, y, place, begins, is_first, is_last), block.index)
+                body.write(
+                    _Moment(entry, source, y, place, begins, is_first, is_last),
+                    block.index,
+                    f.add(skipped, block.index),
+                )
                 if variant.ahead:
                     with f.when(is_first):
                         body.fetch(f.at(x, f.load("i64", following)), f.load("i64", f.at(following, 8)), y, block.index)
@@ -137,11 +142,11 @@ class _Body:
         self.a = f.splat(f.lanes, f.load("float", parameters))
         self.b = f.splat(f.lanes, f.load("float", f.at(parameters, 4)))
 
-    def write(self, now: _Moment, block: str) -> None:
+    def write(self, now: _Moment, block: str, number: str) -> None:
         f, v = self.f, self.v
         at = f.at(now.begins, f.mul(block, 8))
         begin, end = f.load("i64", at), f.load("i64", f.at(at, 8))
-        places, biases = self._places(block, now.place)
+        places, biases = self._places(number, now.place)
         with f.unless(now.is_first, f.kind, biases) as initial:
             initial.after = [f.load(f.kind, f.at(now.y, offset)) for offset in places]
         sums = self._accumulate(initial.values, now.source, begin, end)

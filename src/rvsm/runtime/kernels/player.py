@@ -1,7 +1,7 @@
 """The player: walks through the operations of a program, for every chunk of images, without Python.
 
-Each thread enters once. Either the threads take whole chunks, one after the other, each in an arena of its own; or they
-share every operation of every chunk and meet at a barrier after it. The barrier counts arrivals, spins for a while and
+Each thread enters once. Either the threads share every operation of every chunk and meet at a barrier after it; or they
+take whole chunks, one after the other, each in an arena of its own. The barrier counts arrivals, spins for a while and
 then gives its time to others.
 """
 
