@@ -40,11 +40,12 @@ def images(count: int, size: int = 12, seed: int = 1) -> np.ndarray:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("count", [1, 2, 7, 16, 17, 32, 48, 100])
-def test_threads_change_nothing(threads: int, count: int) -> None:
-    """All ways to divide the work give bit for bit what one thread gives, image by image in the same layout."""
+@pytest.mark.parametrize("seconds", [1.0, 2e-4])
+def test_threads_change_nothing(threads: int, count: int, seconds: float) -> None:
+    """Threads that share every step, or that take whole chunks, give what one thread gives."""
     alone, many = Program(plan(), threads=1).prepare(), Program(plan(), threads=threads).prepare()
     for stage in (many._batch, many._single):
-        stage.chunk_seconds = 1.0  # so that helpers are always worth waking
+        stage.chunk_seconds = seconds  # so that helpers are worth waking, and sharing is or is not
     x = images(count)
     np.testing.assert_allclose(many(x), alone(x), rtol=1e-4, atol=1e-4)
 
