@@ -253,7 +253,7 @@ def test_other_precisions_run_in_pytorch() -> None:
         torch.testing.assert_close(program(x), model(x))
 
 
-def test_the_model_is_left_alone_and_later_changes_do_not_matter() -> None:
+def test_the_model_is_left_alone_and_later_changes_do_not_matter(tmp_path: Path) -> None:
     model = randomized(MODELS["convnet"]())
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     program = compile(model, torch.zeros(1, 1, 8, 8), threads=1)
@@ -263,6 +263,43 @@ def test_the_model_is_left_alone_and_later_changes_do_not_matter() -> None:
     for parameter in model.parameters():
         parameter.data.zero_()
     assert torch.equal(program(x), first)
+    assert isinstance(program, Program)
+    program.save(tmp_path / "model.rvsm")
+    assert torch.allclose(rvsm.runtime.load(tmp_path / "model.rvsm", threads=1)(x), first, rtol=1e-4, atol=1e-5)
+
+
+class Forms(nn.Module):
+    """Results in other forms: the input itself, the same value twice, a tuple of one."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(2, 3, 3)
+        self.form = form
+
+    def forward(self, x: Tensor) -> object:
+        y = self.layer(x)
+        return {"input": (x, y), "twice": (y, y), "one": (y,), "list": [y, y.relu()]}[self.form]
+
+
+@pytest.mark.parametrize("form", ["input", "twice", "one", "list"])
+def test_forms_of_results(form: str) -> None:
+    model = Forms(form).eval()
+    program = compile(model, torch.zeros(2, 2, 5, 5), threads=1)
+    x = torch.randn(3, 2, 5, 5)
+    with torch.inference_mode():
+        expected = model(x)
+    results = program(x)
+    assert len(results) == len(expected)
+    for result, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_without_anything_for_the_runtime() -> None:
+    for model in (nn.Identity(), nn.Softmax(1)):
+        program = compile(model.eval(), torch.zeros(2, 3), threads=1)
+        x = torch.randn(4, 3)
+        torch.testing.assert_close(program(x), model(x))
+        assert str(program.explain())
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:

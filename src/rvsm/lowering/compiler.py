@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 from torch import Tensor, fx, nn
 
-from rvsm.lowering.capture import capture, module_name
+from rvsm.lowering.capture import Captured, capture, module_name
+from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.guarded import guarded
 from rvsm.lowering.mixed import MixedProgram, Step
-from rvsm.lowering.parts import NativePart, TorchPart, divide
+from rvsm.lowering.parts import NativePart, Part, TorchPart, divide
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
+from rvsm.lowering.translate import value_shape
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.program import Program
 
@@ -40,7 +42,7 @@ def compile(
     examples = _checked(model, example_input)
     captured = capture(model, examples)
     parts = divide(captured)
-    pure = len(parts) == 1 and isinstance(parts[0], NativePart) and set(parts[0].inputs) <= set(captured.inputs)
+    pure = _is_pure(parts, captured)
     steps: list[Step] = []
     outside: list[str] = []
     for part in parts:
@@ -48,13 +50,21 @@ def compile(
             steps.append(part)
             outside += _names(part.nodes)
             continue
-        if pure:  # the order of the call, with inputs that turned out not to matter
+        if pure:  # the order of the call, and inputs that turned out not to matter
             part = _in_order(part, captured.inputs, captured.outputs)  # noqa: PLW2901
         plan = lower(part)
         steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
     if pure and not isinstance(steps[0], TorchPart):
         return guarded(steps[0][0], model, examples, threads)
     return MixedProgram(captured, steps, outside)
+
+
+def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:
+    """Say whether the runtime has all that the network needs, and can give it in the same form."""
+    if len(parts) != 1 or not isinstance(parts[0], NativePart):
+        return False
+    whole = set(parts[0].inputs) <= set(captured.inputs) and set(captured.outputs) <= set(parts[0].outputs)
+    return whole and captured.several == (len(captured.outputs) > 1)
 
 
 def lower(part: NativePart) -> Plan:
@@ -66,9 +76,6 @@ def lower(part: NativePart) -> Plan:
 
 def _in_order(part: NativePart, inputs: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> NativePart:
     """Return a part whose inputs and outputs are those of the whole network, in its order."""
-    from rvsm.lowering.draft import Draft, Node
-    from rvsm.lowering.translate import value_shape
-
     known = dict(zip(part.inputs, part.draft.inputs, strict=True))
     for node in inputs:
         shaped = value_shape(node)

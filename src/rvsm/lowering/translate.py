@@ -80,7 +80,7 @@ def _is_node(*values: Any) -> bool:
 
 
 def _array(tensor: Tensor) -> Floats:
-    return np.ascontiguousarray(tensor.detach().cpu().numpy(), dtype=np.float32)
+    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")  # a copy: the model may train on
 
 
 def _node(operation: Operation, sources: list[Node]) -> Node:
