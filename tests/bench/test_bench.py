@@ -1,10 +1,12 @@
 """The comparison of engines, and the commands: real engines on a small network."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 from torch import nn
 
@@ -12,7 +14,9 @@ from rvsm.bench import ENGINES, Comparison, Measurement, bench, compare, pack
 from rvsm.bench.commands import model_of
 from rvsm.bench.engines import Engine, Kind
 from rvsm.bench.memory import peak_memory
+from rvsm.config import read_config
 from rvsm.models import convnet
+from rvsm.train import start
 
 SOURCE = "rvsm.models:convnet"
 
@@ -100,6 +104,17 @@ def test_pack_and_bench_of_a_callable_and_weights(tmp_path: Path, suffix: str) -
     result = bench(
         str(out), against=SOURCE, weights=weights, batches=(4,), engines=["PyTorch", "rvsm"], threads=1, rounds=1
     )
+    assert all(m.difference is not None and m.difference < 1e-4 for m in result.measurements)
+
+
+def test_pack_and_bench_of_a_run(tmp_path: Path) -> None:
+    flags = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "256", "--budget.sparsity", "0.8"]
+    folder = tmp_path / "run"
+    start(read_config(flags=flags), folder, Console(file=io.StringIO()))
+    description = pack(str(folder), tmp_path / "model.rvsm")
+    assert description.inputs == ((1, 8, 8),)
+    assert description.nonzero <= 0.25 * description.weights  # dead channels may have gone
+    result = bench(str(folder), batches=(1,), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
     assert all(m.difference is not None and m.difference < 1e-4 for m in result.measurements)
 
 
