@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from rvsm.runtime import jit
+from rvsm.runtime import convolve, jit
 from rvsm.runtime.activations import RELU, Activation
 from rvsm.runtime.operations import Convolution
 from rvsm.runtime.plan import Output, Plan
@@ -87,6 +87,29 @@ def test_like_pytorch(
     expected = applied(operation.activation, expected)
     for _ in range(2):  # the second call finds the memory as the first has left it
         torch.testing.assert_close(program(*inputs).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("own", [0, 1 << 30])
+@pytest.mark.parametrize("size", [2, 4, 5, 8, 16, 23])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_threads_and_the_copies_of_single_images(
+    own: int, size: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether threads have copies of their own, and whether they divide tiles or channels, nothing changes."""
+    monkeypatch.setattr(convolve, "OWN", own)
+    rng = np.random.default_rng(0)
+    weights = (rng.standard_normal((24, 8, 3, 3)) * (rng.random((24, 8, 3, 3)) < 0.3)).astype(np.float32)
+    bias = rng.standard_normal(24).astype(np.float32)
+    operation = Convolution(
+        name="layer", source=0, channels=24, kernel=(3, 3), padding=(1, 1), stride=(stride, stride)
+    )  # fmt: skip
+    x = torch.randn(1, 8, size, size)
+    expected = functional.conv2d(x, torch.from_numpy(weights), torch.from_numpy(bias), stride, 1)
+    for threads in (1, 2, 3):
+        program = Program(one_convolution(operation, (8, size, size), weights, bias), choose="sparse", threads=threads)
+        program.prepare()._single.chunk_seconds = 1.0
+        for _ in range(3):
+            torch.testing.assert_close(program(x), expected, rtol=1e-4, atol=1e-4)
 
 
 def applied(activation: Activation, x: torch.Tensor) -> torch.Tensor:

@@ -118,14 +118,14 @@ class _Assembler:
     def _convolution(self, k: int, operation: Convolution, sources: list[Buffer], y: Buffer) -> list[Step]:
         residual = sources[1] if operation.residual is not None else None
         site = convolve.Site(self.machine, operation, sources[0], y, residual, self.threads)
-        where, copies = convolve.taps(site, self.arena)
+        where = convolve.taps(site, self.arena)
         weights, bias = self.plan.weights[k].dense(), self.plan.biases[k]
         dense = self.chooser.dense(site, where, weights, bias, arena_bytes=self.arena.size + 4 * SLACK)
         made = convolve.steps(site, where, weights, bias, dense=dense)
         if where.lent is not None:
             self.arena.give_back([where.lent])
         self.choices[k] = "dense" if dense else "sparse"
-        return [*copies, *made]
+        return [*convolve.copies(site, where, made), *made]
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

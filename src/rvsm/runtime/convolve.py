@@ -17,6 +17,7 @@ from rvsm.runtime.steps import Step, copy, mask_bits, parameters, shift
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
 FAR = 3 << 19  # bytes of a map that does not stay in the second-level cache
+OWN = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT = 4  # positions of a row, below which every tap gets a copy of the input
 MAX_OFFSET = (1 << 31) - 1
 
@@ -26,8 +27,9 @@ class Taps:
     """Where the taps of a convolution are: ``place`` is that of the first tap of the first output, in the arena.
 
     ``offsets`` are those of the taps of one channel; ``plane`` leads to the next channel; a step down or to the right
-    in the output is ``row`` bytes or ``step`` positions in the input. For single images, ``copies`` of a channel have
-    ``reach`` floats more than a tile has positions.
+    in the output is ``row`` bytes or ``step`` positions in the input. For single images there may be copies of each
+    channel, shifted by ``phases``, of ``phase_bytes`` each, with ``reach`` positions more than the output. If they are
+    not too large, each thread has its own, of ``own`` bytes.
     """
 
     place: int
@@ -36,7 +38,9 @@ class Taps:
     row: int
     step: int
     lent: int | None = None
-    copies: int = 1
+    phases: tuple[tuple[int, int], ...] = ()
+    phase_bytes: int = 0
+    own: int = 0
     reach: int = 0
 
 
@@ -52,8 +56,8 @@ class Site:
     threads: int
 
 
-def taps(site: Site, arena: Arena) -> tuple[Taps, list[Step]]:
-    """Return where the taps are, and the copies that must be made first for single images."""
+def taps(site: Site, arena: Arena) -> Taps:
+    """Return where the taps are; for single images mostly in copies, which ``copies`` makes."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     down = np.arange(o.kernel[0])[:, None] * o.dilation[0]
     right = np.arange(o.kernel[1])[None, :] * o.dilation[1]
@@ -63,11 +67,11 @@ def taps(site: Site, arena: Arena) -> tuple[Taps, list[Step]]:
     if x.unit > 1 or plain:
         offsets = (down * x.row + right * 4 * x.unit).reshape(-1)
         place = site.x.at(-o.padding[0], -o.padding[1])
-        return Taps(place, x.plane, offsets, x.row * o.stride[0], o.stride[1], reach=int(offsets[-1]) // 4), []
+        return Taps(place, x.plane, offsets, x.row * o.stride[0], o.stride[1], reach=int(offsets[-1]) // 4)
     return _shifted(site, arena, down, right)
 
 
-def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> tuple[Taps, list[Step]]:
+def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> Taps:
     """Return taps in copies of the input, one for each column of taps (and phase of the stride in y).
 
     In such a copy the inputs of neighbouring outputs are neighbours, whatever stride and padding are; a row of taps
@@ -77,59 +81,77 @@ def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> tuple
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     first = down if y.width <= SHORT else down % o.stride[0]
     later = (down - first) // o.stride[0]
-    phases = sorted({(int(dy), int(dx)) for dy in first.flat for dx in right.flat})
+    phases = tuple(sorted({(int(dy), int(dx)) for dy in first.flat for dx in right.flat}))
     reach = int(later.max()) * y.width
     size = -(-4 * (y.height * y.width + reach) // 64) * 64
     plane = size * len(phases)
-    key = (o.kernel, o.stride, o.padding, o.dilation, x.height, x.width)
-    place = arena.lend(key, plane * site.x.channels)
-    if o.stride == (1, 1) and x.width == y.width:
-        made = [_whole_planes(site, place, phases, (size, plane), reach)]
-    else:
-        made = _single_rows(site, place, phases, (size, plane), reach)
+    key = (o.kernel, o.stride, o.padding, o.dilation, x.height, x.width, site.x.channels)
+    amount = plane * site.x.channels
+    own = amount if amount <= OWN else 0
+    place = arena.lend(key, amount * (site.threads if own else 1))
     index = [[phases.index((int(dy), int(dx))) for dx in right.flat] for dy in first.flat]
     offsets = np.array(index, dtype=np.int64) * size + later * 4 * y.width
-    return Taps(place, plane, offsets.reshape(-1), 0, 1, place, copies=len(phases), reach=reach), made
+    return Taps(place, plane, offsets.reshape(-1), 0, 1, place, phases, size, own, reach)
 
 
-def _whole_planes(site: Site, place: int, phases: list[tuple[int, int]], sizes: tuple[int, int], reach: int) -> Step:
+def copies(site: Site, taps: Taps, made: list[Step]) -> list[Step]:
+    """Return the steps that make the copies which the steps ``made`` of the convolution need; often none."""
+    if not taps.phases:
+        return []
+    o, x, y = site.operation, site.x.geometry, site.y.geometry
+    if o.stride == (1, 1) and x.width == y.width:
+        return [_whole_planes(site, taps, _needed(made, taps.reach))]
+    result = _single_rows(site, taps)
+    for step in result[:-1]:
+        step.meet = False
+    return result
+
+
+def _needed(made: list[Step], reach: int) -> Integers:
+    """Return the positions of a copy that each thread needs: those of its tiles, and what its taps reach beyond."""
+    spans = []
+    for step in made:
+        ranges = step.arguments["ranges"]
+        assert not isinstance(ranges, int)
+        spans.append(ranges[:, :2].astype(np.int64) * step.tile_positions + np.array([0, reach]))
+    return np.stack([np.min([s[:, 0] for s in spans], axis=0), np.max([s[:, 1] for s in spans], axis=0)], axis=1)
+
+
+def _whole_planes(site: Site, taps: Taps, spans: Integers) -> Step:
     """Return the copies of maps whose rows are as long as those of the output: a shift of everything."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
-    line, column = np.divmod(np.arange(y.height * y.width + reach), y.width)
-    down, right = np.array(phases, dtype=np.int64).T - np.array(o.padding, dtype=np.int64)[:, None]
+    line, column = np.divmod(np.arange(y.height * y.width + taps.reach), y.width)
+    down, right = np.array(taps.phases, dtype=np.int64).T - np.array(o.padding, dtype=np.int64)[:, None]
     rows, columns = line + down[:, None], column + right[:, None]
     inside = (rows >= 0) & (rows < x.height) & (columns >= 0) & (columns < x.width)
-    places = [
-        (4 * (int(dy) * x.width + int(dx)), k * sizes[0]) for k, (dy, dx) in enumerate(zip(down, right, strict=True))
-    ]
+    table = np.stack([4 * (down * x.width + right), np.arange(len(down)) * taps.phase_bytes], axis=1)
     return shift(
-        site.machine, site.x.place, place, channels=site.x.channels, planes=(x.plane, sizes[1]),
-        table=np.array(places, dtype=np.int64), inside=inside,
+        site.machine, site.x.place, taps.place, channels=site.x.channels, planes=(x.plane, taps.plane), table=table,
+        inside=inside, own=taps.own, spans=spans,
     )  # fmt: skip
 
 
-def _single_rows(
-    site: Site, place: int, phases: list[tuple[int, int]], sizes: tuple[int, int], reach: int
-) -> list[Step]:
+def _single_rows(site: Site, taps: Taps) -> list[Step]:
     """Return the copies row by row, with a stride."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     made = []
-    for k, (phase, move) in enumerate(phases):
+    for k, (phase, move) in enumerate(taps.phases):
         first = max(0, -(-(o.padding[1] - move) // o.stride[1]))
         last = min(y.width, (x.width - 1 + o.padding[1] - move) // o.stride[1] + 1)
         lines = [
-            (x.at(source, first * o.stride[1] + move - o.padding[1]), k * sizes[0] + 4 * (line * y.width + first))
-            for line in range(y.height + reach // y.width)
+            (
+                x.at(source, first * o.stride[1] + move - o.padding[1]),
+                k * taps.phase_bytes + 4 * (line * y.width + first),
+            )
+            for line in range(y.height + taps.reach // y.width)
             if 0 <= (source := line * o.stride[0] + phase - o.padding[0]) < x.height
         ]
         if lines and first < last:
             made.append(
-                copy(site.machine, site.x.place, place, channels=site.x.channels, planes=(x.plane, sizes[1]),
-                     table=np.array(lines, dtype=np.int64), width=last - first, step=o.stride[1], ragged=True)
+                copy(site.machine, site.x.place, taps.place, channels=site.x.channels, planes=(x.plane, taps.plane),
+                     table=np.array(lines, dtype=np.int64), width=last - first, step=o.stride[1], ragged=True,
+                     own=taps.own)
             )  # fmt: skip
-            made[-1].meet = False
-    if made:
-        made[-1].meet = True
     return made
 
 
@@ -176,6 +198,7 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         activation = Activation("clamp", -inf, inf)
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": taps.place,
+        "x_thread": taps.own,
         "y": site.y.place,
         "residual": -1 if site.residual is None else site.residual.place,
         "stream": packed.stream,
@@ -210,6 +233,7 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         note=note,
         outputs=outputs,
         tiles=len(tiles),
+        tile_positions=variant.columns * variant.lanes,
     )
 
 
@@ -217,7 +241,7 @@ def _passes(site: Site, taps: Taps, variant: Variant, weights: Floats, dense: bo
     """Return in how many parts the input channels are taken, so that a tile's input stays in the first-level cache."""
     o, g = site.operation, site.x.geometry
     if g.unit == 1:
-        span = taps.copies * (variant.columns * variant.lanes + taps.reach)
+        span = max(1, len(taps.phases)) * (variant.columns * variant.lanes + taps.reach)
     else:
         sizes = (variant.rows, variant.columns)
         span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))

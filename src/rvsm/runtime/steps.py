@@ -29,6 +29,7 @@ class Step:
     note: str = ""
     outputs: int = 0
     tiles: int = 0
+    tile_positions: int = 0
 
 
 def parameters(activation: Activation) -> NDArray[np.float32]:
@@ -82,12 +83,16 @@ def pointwise(machine: Machine, operation: Pointwise, a: Buffer, b: Buffer | Non
 
 def copy(
     machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
-    table: NDArray[np.int64], width: int, step: int, ragged: bool,
+    table: NDArray[np.int64], width: int, step: int, ragged: bool, own: int = 0,
 ) -> Step:  # fmt: skip
-    """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel."""
+    """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel.
+
+    With ``own`` each thread makes copies of its own, so many bytes after those of the thread before.
+    """
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": source,
         "y": target,
+        "y_thread": own,
         "channels": channels,
         "x_plane": planes[0],
         "y_plane": planes[1],
@@ -95,18 +100,23 @@ def copy(
         "rows": len(table),
         "width": width,
     }
-    name = rows.copy_name(machine.lanes, step=step, ragged=ragged)
-    return Step(name, lambda: rows.copy(machine.lanes, step=step, ragged=ragged), rows.COPY_SLOTS, arguments)
+    name = rows.copy_name(machine.lanes, step=step, ragged=ragged, own=own > 0)
+
+    def write() -> str:
+        return rows.copy(machine.lanes, step=step, ragged=ragged, own=own > 0)
+
+    return Step(name, write, rows.COPY_SLOTS, arguments, meet=own == 0)
 
 
 def shift(
     machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
-    table: NDArray[np.int64], inside: NDArray[np.bool_],
+    table: NDArray[np.int64], inside: NDArray[np.bool_], own: int, spans: NDArray[np.int64],
 ) -> Step:  # fmt: skip
-    """Return the step that makes shifted copies of planes.
+    """Return the step that makes shifted copies of planes, for each thread ``own`` bytes after those of the one before.
 
     ``table`` has for each copy its first place in the source and in the target; ``inside`` (copies × positions) says
-    which positions are copied, the others becoming zero.
+    which positions are copied, the others becoming zero; ``spans`` which positions a thread needs, alone or as one of
+    several.
     """
     lanes = machine.lanes
     vectors = -(-inside.shape[1] // lanes)
@@ -115,6 +125,7 @@ def shift(
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": source,
         "y": target,
+        "y_thread": own,
         "channels": channels,
         "x_plane": planes[0],
         "y_plane": planes[1],
@@ -122,8 +133,9 @@ def shift(
         "masks": mask_bits(padded.reshape(-1, lanes)),
         "copies": len(table),
         "vectors": vectors,
+        "ranges": np.stack([spans[:, 0] // lanes, np.minimum(vectors, -(-spans[:, 1] // lanes))], axis=1),
     }
-    return Step(rows.shift_name(lanes), lambda: rows.shift(lanes), rows.SHIFT_SLOTS, arguments)
+    return Step(rows.shift_name(lanes), lambda: rows.shift(lanes), rows.SHIFT_SLOTS, arguments, meet=False)
 
 
 def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:

@@ -16,6 +16,7 @@ from rvsm.runtime.kernels.frame import Kernel
 
 SLOTS = (
     "x",  # place of the input in the arena
+    "x_thread",  # bytes from one thread's copies of the input to the next one's; 0 if there is one input for all
     "y",
     "residual",  # place of what is added before the activation; below 0: nothing
     "stream",  # the records
@@ -88,10 +89,9 @@ def convolution(variant: Variant) -> str:
     """Return the text of the kernel."""
     f = Kernel(variant.name, SLOTS, variant.lanes)
     tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
-    x, y, blocks, passes = f.buffer("x"), f.buffer("y"), f.number("blocks"), f.number("passes")
-    alone = f.op("icmp eq i64 %threads, 1")
-    part = f.op(f"select i1 {alone}, i64 0, i64 {f.add('%thread', 1)}")
-    mine = f.at(ranges, f.mul(part, 32))
+    x = f.at(f.buffer("x"), f.mul(f.number("x_thread"), "%thread"))
+    y, blocks, passes = f.buffer("y"), f.number("blocks"), f.number("passes")
+    mine = f.at(ranges, f.mul(f.part(), 32))
     first_tile, last_tile, first, last = (f.load("i64", f.at(mine, 8 * k)) for k in range(4))
     body = _Body(f, variant)
     with f.loop(first_tile, last_tile) as tile:

@@ -49,6 +49,11 @@ class Kernel(Function):
         stop = self.op(f"sdiv i64 {self.mul(count, self.add('%thread', 1))}, %threads")
         return start, stop
 
+    def part(self) -> str:
+        """Return which row of a table of ranges is this thread's: the first is for a thread alone."""
+        alone = self.op("icmp eq i64 %threads, 1")
+        return self.op(f"select i1 {alone}, i64 0, i64 {self.add('%thread', 1)}")
+
     def mask(self, pointer: str) -> str:
         """Load 16 bits and return as many of them as there are lanes."""
         bits = self.load("i16", pointer)

@@ -9,8 +9,8 @@ from rvsm.runtime.activations import ACTIVATIONS
 from rvsm.runtime.kernels.frame import Kernel
 
 POINTWISE_SLOTS = ("a", "b", "y", "channels", "height", "width", "row", "plane", "b_plane", "parameters")
-SHIFT_SLOTS = ("x", "y", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors")
-COPY_SLOTS = ("x", "y", "channels", "x_plane", "y_plane", "table", "rows", "width")
+SHIFT_SLOTS = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors", "ranges")
+COPY_SLOTS = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "rows", "width")
 
 
 def pointwise_name(lanes: int, *, operation: str, broadcast: bool, ragged: bool, activation: str) -> str:
@@ -45,20 +45,22 @@ def pointwise(lanes: int, *, operation: str, broadcast: bool, ragged: bool, acti
     return f.text()
 
 
-def copy_name(lanes: int, *, step: int, ragged: bool) -> str:
+def copy_name(lanes: int, *, step: int, ragged: bool, own: bool) -> str:
     """Return the name of the kernel."""
-    return f"copy_{lanes}_{step}{'_ragged' * ragged}"
+    return f"copy_{lanes}_{step}{'_ragged' * ragged}{'_own' * own}"
 
 
-def copy(lanes: int, *, step: int, ragged: bool) -> str:
+def copy(lanes: int, *, step: int, ragged: bool, own: bool) -> str:
     """Return the kernel that copies rows, whose places are in a table, for every channel.
 
-    With ``step`` = s it takes each s-th position: a strided convolution becomes one without stride on such copies.
+    With ``step`` = s it takes each s-th position: a strided convolution becomes one without stride on such copies. With
+    ``own`` each thread makes copies of its own, in its own memory.
     """
-    f = Kernel(copy_name(lanes, step=step, ragged=ragged), COPY_SLOTS, lanes)
+    f = Kernel(copy_name(lanes, step=step, ragged=ragged, own=own), COPY_SLOTS, lanes)
     x, y, table, rows, width = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.number("rows"), f.number("width")
     x_plane, y_plane = f.number("x_plane"), f.number("y_plane")
-    start, stop = f.share(f.number("channels"))
+    y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
+    start, stop = ("0", f.number("channels")) if own else f.share(f.number("channels"))
     with f.loop(start, stop) as channel:
         source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
         with f.loop(0, rows) as line:
@@ -79,18 +81,23 @@ def shift_name(lanes: int) -> str:
 
 
 def shift(lanes: int) -> str:
-    """Return the kernel that makes shifted copies of planes, several of each, with zeros where a mask says."""
+    """Return the kernel that makes shifted copies of planes, several of each, with zeros where a mask says.
+
+    Each thread makes what it needs itself: to fetch it from another core would take longer.
+    """
     f = Kernel(shift_name(lanes), SHIFT_SLOTS, lanes)
     x, y, table, masks = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.pointer("masks")
     x_plane, y_plane, copies, vectors = (f.number(slot) for slot in ("x_plane", "y_plane", "copies", "vectors"))
-    start, stop = f.share(f.number("channels"))
-    with f.loop(start, stop) as channel:
+    y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
+    mine = f.at(f.pointer("ranges"), f.mul(f.part(), 16))
+    first, last = f.load("i64", mine), f.load("i64", f.at(mine, 8))
+    with f.loop(0, f.number("channels")) as channel:
         source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
         with f.loop(0, copies) as number:
             entry = f.at(table, f.mul(number.index, 16))
             here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
             bits = f.at(masks, f.mul(f.mul(number.index, vectors), 2))
-            with f.loop(0, vectors) as k:
+            with f.loop(first, last) as k:
                 offset = f.mul(k.index, 4 * lanes)
                 value = f.masked_load(f.at(here, offset), f.mask(f.at(bits, f.mul(k.index, 2))))
                 f.store(f.kind, value, f.at(there, offset))
