@@ -129,7 +129,8 @@ class TestSentences:
         assert "secret.toml" in refused("train", "secret.toml")
 
     def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
-        assert "'x.toml'" in refused("train", "--training.epochs", "3", "x.toml")
+        assert "there is no file x.toml" in refused("train", "--training.epochs", "3", "x.toml")
+        assert "say --seeds N instead of --seed" in refused("compare", "--seed", "3", "x.toml")
 
     def test_runs(self, refused: Callable[..., str]) -> None:
         assert refused("resume", "nowhere").startswith(
@@ -164,7 +165,7 @@ class TestRuns:
         folder = Path(found[1])
         assert Run(folder).status == "finished"
         assert re.search(
-            r"^ℓ0 \[a\]: test accuracy \d+\.\d\d % with 7\d\.\d\d|8\d\.\d\d % zeros", captured.out, re.MULTILINE
+            r"^ℓ0 \[a\]: test accuracy of u \d+\.\d\d % with 7\d\.\d\d|8\d\.\d\d % zeros", captured.out, re.MULTILINE
         )
         same = ["train", *QUICK, "--name", "ℓ0 [a]"]
         assert f"{folder} is finished; see it with: rvsm report {folder}" in refused(*same)

@@ -5,7 +5,6 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -62,12 +61,12 @@ def _train(words: list[str]) -> int:
         return 0
     config = read_config(file, flags)
     from rvsm.records import folder_of
-    from rvsm.train import start, summary
+    from rvsm.train import quoted, start, summary
 
     folder = options.run or folder_of(Path("runs"), config.name, config.seed)
     result = start(config, folder, _console())
     print(f"{config.name}: {summary(result)}")
-    print(f"the run is in {folder}; see it with: rvsm report {folder}")
+    print(f"the run is in {folder}; see it with: rvsm report {quoted(folder)}")
     return 0
 
 
@@ -75,11 +74,11 @@ def _resume(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
     parser.add_argument("run", type=Path, metavar="RUN", help="the folder of the run")
     folder = parser.parse_args(words).run
-    from rvsm.train import resume, summary
+    from rvsm.train import quoted, resume, summary
 
     result = resume(folder, _console())
     print(f"{folder}: {summary(result)}")
-    print(f"see it with: rvsm report {folder}")
+    print(f"see it with: rvsm report {quoted(folder)}")
     return 0
 
 
@@ -96,7 +95,9 @@ def _compare(words: list[str]) -> int:
         print("Other options change all files; rvsm train --help lists them.")
         return 0
     if not files:
-        raise ValueError("compare needs at least one file: rvsm compare experiments/digits/*.toml")
+        raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
+    if any(flag.partition("=")[0] == "--seed" for flag in flags):
+        raise ValueError("compare runs each file with the seeds 0 to N-1; say --seeds N instead of --seed")
     if options.seeds < 1:
         raise ValueError(f"--seeds must be at least 1 but is {options.seeds}")
     from rvsm.compare import compare
@@ -125,7 +126,11 @@ def _report(words: list[str]) -> int:
     from rvsm.report import report
 
     runs = [Run(folder) for folder in options.runs]
-    print(report(runs, out=options.out or options.runs[0]))
+    out = options.out or options.runs[0]
+    try:
+        print(report(runs, out=out))
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written to: {error.strerror or error}; give a folder with --out") from None
     return 0
 
 
@@ -256,11 +261,19 @@ def _split(
     command: str, words: list[str], parser: argparse.ArgumentParser
 ) -> tuple[list[Path], list[str], argparse.Namespace, bool]:
     """Return files, flags of the configuration, the command's own options, and whether help is wanted."""
-    files = [Path(word) for word in takewhile(lambda word: not word.startswith("-"), words)]
-    rest = words[len(files) :]
-    helping = any(word in ("-h", "--help") for word in rest)
+    helping = any(word in ("-h", "--help") for word in words)
+    rest = [word for word in words if word not in ("-h", "--help")]
+    files, flagged = [], []
+    while rest:  # every option has one value, so that what is left over is a file
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            files.append(Path(word))
+            continue
+        flagged.append(word)
+        if "=" not in word and rest and not rest[0].startswith("--"):
+            flagged.append(rest.pop(0))
     parser.prog = f"rvsm {command}"
-    options, flags = parser.parse_known_args([word for word in rest if word not in ("-h", "--help")])
+    options, flags = parser.parse_known_args(flagged)
     return files, flags, options, helping
 
 

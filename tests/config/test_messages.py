@@ -123,14 +123,15 @@ class TestValues:
         ],
     )
     def test_wrong_types(self, key: str, value: str, expected: str) -> None:
-        assert refused(*TARGET, f"--{key}", value) == f"{key} must be {expected} but is {value!r}"
+        example = "; a list is written [a, b]" if "list" in expected else ""
+        assert refused(*TARGET, f"--{key}", value) == f"{key} must be {expected} but is {value!r}{example}"
 
     def test_wrong_types_of_entries(self) -> None:
         for value in ("0.9", "[0.9]", "[0.9, 0.99, 0.999]", "[a, b]"):
             text = refused(*TARGET, "--optimizer.name", "adamw", "--optimizer.betas", value)
-            assert text == f"optimizer.betas must be a list of a number and a number but is {value!r}"
+            assert text.startswith(f"optimizer.betas must be a list of a number and a number but is {value!r}; a list")
         text = refused(*TARGET, "--schedule.name", "step", "--schedule.drops", "0.5")
-        assert text == "schedule.drops must be a list of numbers but is '0.5'"
+        assert text == "schedule.drops must be a list of numbers but is '0.5'; a list is written [a, b]"
 
     @pytest.mark.parametrize(
         ("text", "message"),

@@ -69,7 +69,7 @@ def test_a_package_in_the_working_directory(here: Path) -> None:
         (":small", "named as module:callable"),
         ("rvsm_user_nets:", "named as module:callable"),
         ("rvsm_user_nowhere:small", "there is no module 'rvsm_user_nowhere', neither installed nor in "),
-        ("rvsm_user_nets:smal", "there is no 'smal'; callables there are small, text, broken, Nets"),
+        ("rvsm_user_nets:smal", "there is no 'smal'; callables there are small, Nets, text, broken"),
         ("rvsm_user_nets:size", "must be a class or a function that makes a model but is a int"),
         ("rvsm_user_nets:size.more", "there is no 'more'"),
         ("rvsm_user_needs:small", "the module 'rvsm_user_needs' needs 'rvsm_user_not_there', which is not installed"),

@@ -14,7 +14,7 @@ from rich.console import Console
 from rvsm.config import Choice, Config, build, read_config
 from rvsm.data import Dataset
 from rvsm.records import Run, locked
-from rvsm.train import Callback, StoppedError, Trainer, resume, session, start, start_or_resume
+from rvsm.train import Callback, StoppedError, Trainer, load_network, resume, session, start, start_or_resume
 from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
 
@@ -220,7 +220,7 @@ def test_a_model_that_was_changed_meanwhile(small: Any, stopped: Any, digits: Da
     folder, _ = stopped(small(), 5)
     file = folder / "config.toml"
     file.write_text(file.read_text().replace("width = 4", "width = 5"))
-    with pytest.raises(ValueError, match=r"does not fit what its config\.toml describes; was the model") as error:
+    with pytest.raises(ValueError, match=r"does not fit what its config\.toml describes; were options") as error:
         go_on(folder, digits)
     assert "\n" not in str(error.value)
 
@@ -235,11 +235,9 @@ def test_folders_with_brackets(small: Any, digits: Dataset, tmp_path: Path) -> N
 def test_conflicts(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
     console = Console(file=io.StringIO())
     run = train(small())
-    with pytest.raises(ValueError, match=r"is finished; see it with: rvsm report .*, or give another --run FOLDER"):
+    with pytest.raises(ValueError, match=r"is finished; see it with: rvsm report .*, or give another folder"):
         start(small(), run.folder, console, digits)
-    with pytest.raises(
-        ValueError, match=r"other options \(training\.epochs 3 → 4\); give another --run FOLDER, or remove"
-    ):
+    with pytest.raises(ValueError, match=r"other options \(training\.epochs 3 → 4\); give another folder, or remove"):
         start(small("--training.epochs", "4"), run.folder, console, digits)
     with pytest.raises(ValueError, match=r"other options \(seed 0 → 1\)"):
         start_or_resume(small("--seed", "1"), run.folder, console, digits)
@@ -319,3 +317,31 @@ def test_what_only_informs_does_not_stop_a_resume(small: Any, stopped: Any, digi
         go_on(folder, digits)
     (folder / "result.json").unlink()
     go_on(folder, digits)
+
+
+def test_options_that_were_changed_meanwhile_are_named(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    config = folder / "config.toml"
+    before = config.read_text()
+    config.write_text(before.replace("lr = 0.1", "lr = 0.05"))
+    with pytest.raises(ValueError, match=r"other options: optimizer\.lr 0\.1 → 0\.05"):
+        go_on(folder, digits)
+    config.write_text(before)
+    go_on(folder, digits)
+
+
+def test_a_folder_with_checkpoints_but_no_config_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small(), 5)
+    (folder / "config.toml").unlink()
+    with pytest.raises(ValueError, match=r"of a run whose config\.toml is gone"):
+        start(small(), folder, Console(file=io.StringIO()), digits)
+
+
+def test_the_network_of_a_run_can_be_used(train: Any, small: Any, digits: Dataset) -> None:
+    run = train(small())
+    model, result = load_network(run.folder)
+    mean, std = (torch.tensor(result[key]).view(1, -1, 1, 1) for key in ("mean", "std"))
+    x = (digits.test.images.float() / 255 - mean) / std
+    right = (model(x).argmax(1) == digits.test.labels).float().mean()
+    assert float(right) == pytest.approx(result["test"]["u"]["accuracy"], abs=0.003)
+    assert list(x.shape[1:]) == result["input"]

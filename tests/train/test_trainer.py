@@ -198,7 +198,7 @@ class TestImages:
     def test_moments_come_from_the_training_part_alone(self, small: Any, digits: Dataset) -> None:
         strange = Images(torch.full_like(digits.test.images, 255), digits.test.labels)
         one, other = Trainer(small(), digits), Trainer(small(), replace(digits, test=strange))
-        assert one._moments == other._moments
+        assert one.moments == other.moments
 
     @pytest.mark.parametrize("flags", [[], ["--model.width", "3"]])
     def test_looking_changes_nothing(self, small: Any, train: Any, flags: list[str]) -> None:
@@ -235,7 +235,7 @@ class TestModels:
         config = read_config(flags=["--model.name", "torch.nn:Linear", "--model.in_features", "3",
                                     "--model.out_features", "10", "--budget.sparsity", "0.5"])  # fmt: skip
         data = Dataset(*colours, digits.classes, "colours")
-        message = r"the model 'torch.nn:Linear' cannot take images of shape \[3, 8, 8\]: mat1 and mat2"
+        message = r"the model 'torch.nn:Linear' cannot take images of shape \[3, 8, 8\]: RuntimeError: mat1 and mat2"
         with pytest.raises(ValueError, match=message) as error:
             Trainer(config, data)
         assert "\n" not in str(error.value)

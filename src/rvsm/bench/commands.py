@@ -24,8 +24,10 @@ def model_of(
 
     """
     if Path(source).is_dir():
-        model, known = _of_run(Path(source))
-        shape = shape or known
+        from rvsm.train import load_network
+
+        model, result = load_network(source)
+        shape = shape or result["input"]
     elif ":" in source:
         from rvsm.models import load_model
 
@@ -116,21 +118,6 @@ def bench(
     return compare(
         model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
     )
-
-
-def _of_run(folder: Path) -> tuple[nn.Module, tuple[int, ...]]:
-    from rvsm.config import build, config_of
-    from rvsm.records import Run
-
-    run = Run(folder)
-    result = run.result()
-    if result is None:
-        raise ValueError(f"{folder} is not finished; go on with: rvsm resume {folder}")
-    channels, size, _ = result["input"]
-    classes = len(result["classes"])
-    model = build.network(config_of(run.config()), channels=channels, classes=classes, size=size)
-    _fill(model, run.weights(), str(folder))
-    return model, (channels, size, size)
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:

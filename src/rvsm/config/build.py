@@ -10,6 +10,8 @@ from rvsm.config.config import Config
 from rvsm.config.sections import entry, takes
 from rvsm.data import Augmentation, Cutout, Dataset, Flip, RandomCrop
 from rvsm.groups import Grouping
+from rvsm.models import MODELS
+from rvsm.models.user import blame
 from rvsm.optimizers import OptimizerOptions
 from rvsm.penalties import Penalty
 from rvsm.schedules import Schedule
@@ -25,7 +27,11 @@ def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Mod
     """Return a new network: it is told channels, classes and size of the images, as far as it asks for them."""
     maker = entry("model", config.model.name)
     about = {"channels": channels, "classes": classes, "size": size}
-    model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
+    try:
+        model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
+    except Exception as error:  # whatever a user's code may raise
+        told = str(error) if config.model.name in MODELS else blame(error)
+        raise ValueError(f"the model {config.model.name!r} cannot be made: {told}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"model.name {config.model.name!r} must return a torch.nn.Module but returned {model!r}")
     return model

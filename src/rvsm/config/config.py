@@ -80,8 +80,9 @@ class Config:
         return {"name": self.name, "seed": self.seed, **without_null}
 
     def fingerprint(self) -> str:
-        """Return eight characters that are equal for configurations that differ in their name and seed only."""
+        """Return eight characters that depend on all options but name, seed and the place of the images."""
         table = {k: v for k, v in self.table().items() if k not in ("name", "seed")}
+        table["data"] = {k: v for k, v in table["data"].items() if k != "path"}  # where the images lie on a machine
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
 
     def with_seed(self, seed: int) -> "Config":

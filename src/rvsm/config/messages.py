@@ -55,7 +55,9 @@ def wrong_value(error: str, said: Mapping[str, Any], types: Mapping[str, Any]) -
     """Turn a message of jsonargparse into a sentence."""
     key = re.search(r'[Pp]arser key "([^"]+)"', error) or re.search(r"argument --([\w.]+)", error)
     if key and key[1] in types and key[1] in said:
-        return f"{key[1]} must be {words(types[key[1]])} but is {said[key[1]]!r}"
+        kind = words(types[key[1]])
+        example = "; a list is written [a, b]" if "list" in kind and isinstance(said[key[1]], str) else ""
+        return f"{key[1]} must be {kind} but is {said[key[1]]!r}{example}"
     if missing := re.search(r"arguments? (?:is|are) required: (.*)", error):
         first = missing[1].split(",")[0].strip()
         if first == "penalty.lam" and "method.beta" not in said:

@@ -106,6 +106,9 @@ class Options:
             if section == "method" and takes(method, "budget"):
                 skip.add("sparsity")  # it is budget.sparsity
             self._section(section, entry(section, name), f"[{section}] {name}", skip=skip)
+        if everything:
+            for action in self.parser._actions:
+                action.required = False  # some exclude each other
 
     def _name(self, section: str, said: Mapping[str, Any]) -> str:
         return str(said.get(f"{section}.name", CHOICES[section].default))
@@ -143,6 +146,9 @@ def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> C
         for section in options.sections
         if section in CHOICES
     }
+    if (path := choices["data"].options.get("path")) is not None:  # so that a run can be resumed from anywhere
+        place = str(Path(path).expanduser().resolve())
+        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": place})
     config = Config(
         name=found["name"] or name,
         seed=found["seed"],

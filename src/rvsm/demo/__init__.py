@@ -50,9 +50,9 @@ def _explanation(runs: Sequence[Run]) -> str:
     images = (runs[0].result() or {}).get("test_images", 0)
     point = 100 / max(images, 1)
     return (
-        f"w are the weights at the end of training, u is the sparse network, which is packed into a file and run with"
-        f" one thread on batches of 64; speed is against the faster of {' and '.join(BASELINES)}. One of the {images}"
-        f" test images is {point:.2f} points, so small differences are chance."
+        f"w are the weights at the end of training, u is the sparse network, packed into a file and run with one thread"
+        f" on batches of 64; speed is against the faster of {' and '.join(BASELINES)}. One of the {images} test images"
+        f" is {point:.2f} points."
     )
 
 

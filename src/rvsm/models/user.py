@@ -4,10 +4,18 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
+
+_PACKAGES = (torch.__file__, Path(__file__).parent, importlib.__file__)
+_NOT_THEIRS = (*(str(Path(file).parent) for file in _PACKAGES), "<frozen")
+"""Where the files of torch, of this package and of Python's imports are."""
 
 
 def find_callable(name: str) -> Callable[..., Any]:
@@ -24,7 +32,9 @@ def find_callable(name: str) -> Callable[..., Any]:
         if not hasattr(found, part):
             near = getattr(found, "__dict__", {})
             names = [key for key, value in near.items() if callable(value) and not key.startswith("_")]
-            raise ValueError(f"{name!r}: there is no {part!r}; callables there are {', '.join(names) or 'none'}")
+            nearest = sorted(names, key=lambda key: -SequenceMatcher(None, part, key).ratio())
+            there = ", ".join(nearest[:10]) + (" …" if len(nearest) > 10 else "") if nearest else "none"
+            raise ValueError(f"{name!r}: there is no {part!r}; callables there are {there}")
         found = getattr(found, part)
     if not callable(found):
         raise ValueError(f"{name!r} must be a class or a function that makes a model but is a {type(found).__name__}")
@@ -60,6 +70,21 @@ def _module(name: str) -> Any:
             f"there is no module {error.name!r}, neither installed nor in {here}; a model of your own is named as"
             " module:callable"
         ) from error
+    except Exception as error:  # whatever a user's file may raise
+        raise ValueError(f"the module {name!r} cannot be imported: {blame(error)}") from error
+
+
+def blame(error: BaseException) -> str:
+    """Return what was raised, and where in a user's own code, in one line.
+
+    >>> blame(ValueError("three layers are too few"))
+    'ValueError: three layers are too few'
+    """
+    reason = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
+    if isinstance(error, SyntaxError):
+        return f"{reason} ({error.filename}, line {error.lineno})"
+    own = [step for step in traceback.extract_tb(error.__traceback__) if not step.filename.startswith(_NOT_THEIRS)]
+    return f"{reason} ({own[-1].filename}, line {own[-1].lineno})" if own else reason
 
 
 def _check_arguments(name: str, maker: Callable[..., Any], arguments: dict[str, Any]) -> None:

@@ -73,6 +73,12 @@ class Run:
         """Make the folder; its config.toml comes last, so that a folder with one is whole."""
         if (folder / "config.toml").exists():
             raise ValueError(f"{folder} already holds a run; resume it, or give another folder")
+        if found := [name for name in ("metrics.jsonl", "result.json") if (folder / name).exists()] or [
+            path.name for path in (folder / "checkpoints").glob("step-*")
+        ]:
+            raise ValueError(
+                f"{folder} holds {found[0]} of a run whose config.toml is gone; put that back, or give another folder"
+            )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_text(json.dumps(dict(about), indent=1, ensure_ascii=False), folder / "about.json")
         write_text(config, folder / "config.toml")
@@ -94,11 +100,8 @@ class Run:
             raise ValueError(f"{file} is damaged: {error}") from None
 
     def about(self) -> dict[str, Any]:
-        """Return where and with what it was run; nothing if that cannot be read, since nothing depends on it."""
-        try:
-            return _read(self.folder / "about.json") or {}
-        except ValueError:
-            return {}
+        """Return where and with what it was run."""
+        return _read(self.folder / "about.json") or {}
 
     # How it went
 
@@ -209,8 +212,8 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
     >>> folder_of(Path("runs"), "RVSM ℓ0, 90 % asked", 1).as_posix()
     'runs/rvsm-l0-90-asked-s1'
     """
-    plain = unicodedata.normalize("NFKD", name).lower()
-    words = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else " " for c in plain).split()
+    plain = unicodedata.normalize("NFKC", name).lower()
+    words = "".join(c if c.isalnum() or c in "._-" else " " for c in plain).split()
     return runs / f"{'-'.join(words).strip('.-')[:100] or 'run'}-s{seed}"
 
 

@@ -58,8 +58,9 @@ def _legend(listed: Sequence[Row]) -> str:
         return "The test images are looked at once, at the end; until a run is finished, it has no numbers here."
     return (
         "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
-        " of the sparse network u that was kept. Zeros are counted over the sparsified weights (convolutions and linear"
-        f" layers) and over all parameters.{spread}{_packed(listed)}{waiting}"
+        " of the sparse network u that was kept, with the statistics of batch norm estimated again. Zeros are counted"
+        " over the sparsified weights (convolutions and linear layers) and over all parameters."
+        f"{spread}{_packed(listed)}{waiting}"
     )
 
 

@@ -2,8 +2,9 @@
 
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
+from rvsm.train.loading import load_network
 from rvsm.train.recorder import StoppedError
-from rvsm.train.session import resume, start, start_or_resume, summary
+from rvsm.train.session import quoted, refuse_others, resume, start, start_or_resume, summary
 from rvsm.train.trainer import Trainer
 
 __all__ = [
@@ -11,6 +12,9 @@ __all__ = [
     "DivergenceError",
     "StoppedError",
     "Trainer",
+    "load_network",
+    "quoted",
+    "refuse_others",
     "resume",
     "start",
     "start_or_resume",

@@ -19,6 +19,8 @@ def explain_divergence(trainer: "Trainer", x: Tensor, loss: float, rate: float) 
         cause = "the images of this batch hold values that are not finite"
     elif broken := [n for n, p in trainer.model.named_parameters() if not bool(torch.isfinite(p).all())]:
         cause = f"the weights of {broken[0]!r} overflowed in an earlier step: {_advice(trainer, rate)}"
+    elif trainer.step == 0:
+        cause = "the network's outputs overflow before it has made a single step; look at its first weights"
     else:
         cause = f"the outputs of the network overflowed: {_advice(trainer, rate)}"
     return DivergenceError(

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rvsm.metrics import multiplications
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.measure import channel_norms, evaluate, histogram
 from rvsm.train.trainer import Trainer
@@ -33,6 +34,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "test": {"w": dense, "u": sparse},
         "sparsity": 1 - kept / weights,
         "sparsity_of_all": 1 - nonzeros / sum(p.numel() for p in parameters),
+        "multiplications_saved": _saved(trainer, held),
         "weights": weights,
         "parameters": sum(p.numel() for p in parameters),
         "nonzeros": nonzeros,
@@ -44,9 +46,20 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "channel_norms": {"w": before[1], "u": channel_norms(held)},
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
+        "mean": list(trainer.moments.mean),
+        "std": list(trainer.moments.std),
         "input": [trainer.data.channels, trainer.data.size, trainer.data.size],
     }
     return trainer.model.state_dict(), result
+
+
+def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float:
+    """Return the share of the multiplications of the listed weights that are with zero."""
+    x, _ = next(trainer.batches.epoch(0))
+    uses = multiplications(trainer.model, x[:2])
+    counted = [(uses[name], w) for name, w in held if name in uses]
+    total = sum(count * w.numel() for count, w in counted)
+    return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total if total else 0.0
 
 
 def _finalize(trainer: Trainer) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Start, resume and finish a run in its folder."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,8 @@ def start(
 def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
     run = Run(folder)
+    if (result := run.result()) is not None:
+        return result
     with locked(folder):
         if (result := run.result()) is not None:
             return result
@@ -64,8 +67,7 @@ def start_or_resume(
     """Return the result of a run, after doing what is missing of it."""
     if not (folder / "config.toml").exists():
         return start(config, folder, console, data, brief=brief)
-    if changes := differences(config_of(Run(folder).config()), config):
-        raise ValueError(_other(folder, changes))
+    refuse_others(config, folder)
     return resume(folder, console, data, brief=brief)
 
 
@@ -80,7 +82,7 @@ def _train(run: Run, trainer: Trainer, console: Console, *, brief: bool) -> dict
             weights, result = finish(trainer)
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {run.folder}") from None
+        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {quoted(run.folder)}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
@@ -90,37 +92,48 @@ def _train(run: Run, trainer: Trainer, console: Console, *, brief: bool) -> dict
 
 def summary(result: dict[str, Any]) -> str:
     """Return a result as a sentence."""
-    w, u = (100 * result["test"][copy]["accuracy"] for copy in ("w", "u"))
+    w, u = (f"{100 * result['test'][copy]['accuracy']:.2f} %" for copy in ("w", "u"))
+    if not result["sparsity"]:
+        return f"test accuracy {w}, no zeros; {clock(result['seconds'])}"
     return (
-        f"test accuracy {u:.2f} % with {100 * result['sparsity']:.2f} % zeros of the sparsified weights"
-        f" ({100 * result['sparsity_of_all']:.2f} % of all), {w:.2f} % before; {clock(result['seconds'])}"
+        f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights"
+        f" ({100 * result['sparsity_of_all']:.2f} % of all parameters, {100 * result['multiplications_saved']:.2f} % of"
+        f" the multiplications); of w {w}; {clock(result['seconds'])}"
     )
+
+
+def refuse_others(config: Config, folder: Path) -> None:
+    """Raise if the folder holds a run with other options."""
+    if not (folder / "config.toml").exists():
+        return
+    if changes := differences(config_of(Run(folder).config()), config):
+        shown = ", ".join(changes[:4]) + (" …" if len(changes) > 4 else "")
+        raise ValueError(f"{folder} holds a run with other options ({shown}); give another folder, or remove it")
 
 
 def _refuse(config: Config, folder: Path) -> None:
     """Raise if the folder holds a run already."""
     if not (folder / "config.toml").exists():
         return
+    refuse_others(config, folder)
     run = Run(folder)
-    if changes := differences(config_of(run.config()), config):
-        raise ValueError(_other(folder, changes))
     if run.result() is not None:
-        raise ValueError(f"{folder} is finished; see it with: rvsm report {folder}, or give another --run FOLDER")
+        raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
-        f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}, unless a process is training in it"
+        f"{folder} holds this run, unfinished; go on with: rvsm resume {quoted(folder)}, unless a process is in it"
     )
-
-
-def _other(folder: Path, changes: list[str]) -> str:
-    shown = ", ".join(changes[:4]) + (" …" if len(changes) > 4 else "")
-    return f"{folder} holds a run with other options ({shown}); give another --run FOLDER, or remove it"
 
 
 def _compare_machines(run: Run, config: Config, console: Console) -> None:
     """Say so if the rest of a run will not be computed as its beginning was."""
     if config.training.threads is not None:
         torch.set_num_threads(config.training.threads)
-    then, now = run.about(), describe(place(config.training))
+    try:
+        then = run.about()
+    except ValueError as error:
+        _warn(console, str(error))
+        return
+    now = describe(place(config.training))
     changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
     if changed:
         _warn(
@@ -135,8 +148,9 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
         trainer.load_state(state)
     except (RuntimeError, ValueError, KeyError) as error:
         raise ValueError(
-            f"the checkpoint in {folder} does not fit what its config.toml describes; was the model or the data changed"
-            f" since? Change it back, or start again in a new folder ({' '.join(str(error).split())})"
+            f"the checkpoint in {folder} does not fit what its config.toml describes; were options, the model or the"
+            " data changed since? Change them back, or start again in a new folder"
+            f" ({' '.join(str(error).split())[:300]})"
         ) from None
 
 
@@ -150,11 +164,16 @@ def _writing(folder: Path) -> Iterator[None]:
         raise ValueError(
             f"{folder} cannot be written to: {error.strerror or error}. "
             + (
-                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {folder}"
+                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {quoted(folder)}"
                 if there
-                else "Make room, give access, or give another --run FOLDER"
+                else "Make room, give access, or give another folder"
             )
         ) from None
+
+
+def quoted(folder: Path) -> str:
+    """Return a folder as one would type it into a shell."""
+    return shlex.quote(str(folder))
 
 
 def _say(console: Console, text: str, style: str | None = None) -> None:

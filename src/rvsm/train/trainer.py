@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from rvsm.config import Config, build
+from rvsm.config import Config, build, config_of, differences
 from rvsm.data import Batches, Dataset, Images, moments
+from rvsm.models.user import blame
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence
 from rvsm.train.hardware import memory, place
@@ -184,6 +185,7 @@ class Trainer:
         """Return all that a fresh trainer needs to go on bit for bit."""
         return {
             "step": self.step,
+            "config": self.config.table(),
             "images": self.data.fingerprint(),
             "seconds": self.seconds,
             "running": dict(self._running),
@@ -195,6 +197,8 @@ class Trainer:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
+        if changes := differences(config_of(state["config"]), self.config):
+            raise ValueError(f"other options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
             raise ValueError("the images are not those that the run began with")
         self.model.load_state_dict(state["model"])
@@ -217,14 +221,16 @@ class Trainer:
         training, seed = self.config.training, self.config.seed
         share = training.validation
         train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
-        self._moments = moments(train)
+        if not len(train):
+            raise ValueError(f"training.validation = {share} holds all images back; none are left to train on")
+        self.moments = moments(train)
         self.batches = Batches(
             train,
             min(training.batch, len(train)),
             seed=seed,
             augment=build.augmentations(self.config),
-            mean=self._moments.mean,
-            std=self._moments.std,
+            mean=self.moments.mean,
+            std=self.moments.std,
             drop_last=True,
             channels_last=self.placement.channels_last,
             device=self.placement.device,
@@ -233,7 +239,7 @@ class Trainer:
 
     def quiet(self, images: Images) -> Batches:
         """Return images in their order, without augmentation, for an evaluation."""
-        mean, std = self._moments
+        mean, std = self.moments
         layout = self.placement.channels_last
         return Batches(
             images, 500, seed=0, mean=mean, std=std, shuffle=False, channels_last=layout, device=self.placement.device
@@ -252,10 +258,9 @@ class Trainer:
             with torch.no_grad():
                 scores = self.model.eval()(x[:2])
         except Exception as error:  # whatever a user's model raises
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {reason}"
-            ) from None
+                f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {blame(error)}"
+            ) from error
         finally:
             for module, mode in modes.items():
                 module.training = mode

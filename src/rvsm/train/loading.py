@@ -1,0 +1,30 @@
+"""Use what a run has made."""
+
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from rvsm.config import build, config_of
+from rvsm.records import Run
+from rvsm.train.session import quoted
+
+
+def load_network(folder: Path | str) -> tuple[nn.Module, dict[str, Any]]:
+    """Return the network of a finished run, in eval mode on the CPU, and the run's result.
+
+    The result has what an application needs beside the network: "input" is the shape of an image, "mean" and "std"
+    normalise it (pixels from 0 to 1), "classes" are the names of the outputs.
+    """
+    run = Run(Path(folder))
+    result = run.result()
+    if result is None:
+        raise ValueError(f"{folder} is not finished; go on with: rvsm resume {quoted(Path(folder))}")
+    channels, size, _ = result["input"]
+    model = build.network(config_of(run.config()), channels=channels, classes=len(result["classes"]), size=size)
+    try:
+        model.load_state_dict(run.weights())
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights in {folder} are not those of the network: {reason}") from None
+    return model.eval(), result
