@@ -16,7 +16,7 @@ from rvsm.runtime.steps import Step, copy, mask_bits, parameters, shift
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
-FAR = 3 << 19  # bytes of a map that does not stay in the second-level cache
+FAR = 3 << 20  # bytes of a map that does not stay in the second-level caches
 OWN = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT = 4  # positions of a row, below which every tap gets a copy of the input
 MAX_OFFSET = (1 << 31) - 1
@@ -196,6 +196,7 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
     activation = o.activation
     if activation.name == "none":
         activation = Activation("clamp", -inf, inf)
+    corner = int(taps.offsets[-1])
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": taps.place,
         "x_thread": taps.own,
@@ -214,11 +215,11 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         "ranges": thread_ranges(len(tiles), packed, site.threads),
         "parameters": parameters(activation),
         "inputs": site.x.channels,
-        "ahead_rows": (variant.rows - 1) * o.stride[0] + o.dilation[0] * (o.kernel[0] - 1) + 1,
+        "ahead_rows": (variant.rows - 1) * o.stride[0] + 1,
         "ahead_row": x.row,
         "ahead_plane": taps.plane,
-        "ahead_from": 4 * x.unit * o.dilation[1] * (o.kernel[1] - 1),
-        "ahead_to": 4 * x.unit * ((variant.columns - 1) * taps.step + o.dilation[1] * (o.kernel[1] - 1) + 1),
+        "ahead_from": corner,  # what lies above and to the left was needed by tiles before
+        "ahead_to": corner + 4 * x.unit * ((variant.columns - 1) * taps.step + 1),
     }
     note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (
         f", {packed.passes} passes" * (packed.passes > 1)
@@ -257,7 +258,7 @@ def _tilings(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[
 
 def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[np.uint8]]]:
     """Cut the output into tiles of rows × columns; what is left at the right and below gets smaller tiles."""
-    g = site.y.geometry
+    g, o = site.y.geometry, site.operation
     limit = {1: 8, 2: 8, 4: 4} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     rows, columns = _tile(g.height, g.width, limit[block])
     result = []
@@ -265,7 +266,8 @@ def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[n
         for x0, x1, c in _bands(g.width, columns):
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
-            large = site.x.channels * site.x.geometry.plane > FAR
+            gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
+            large = site.x.channels * site.x.geometry.plane > FAR and not gaps
             variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False, large)
             result.append((variant, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result

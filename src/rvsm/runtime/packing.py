@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-SHARED = 0.25  # share of the channels that must have their pattern in common with others
+SHARED = 0.25  # share of the weights that must be in channels that have their pattern in common with others
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -63,8 +63,9 @@ def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
     blocks: dict[int, list[list[int]]] = defaultdict(list)
     for channels in alike.values():
         _cut(channels, blocks)
-    shared = 4 * len(blocks[4]) + 2 * len(blocks[2])
-    if shared < SHARED * len(weights):  # chance: not worth another kernel
+    counts = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
+    shared = sum(int(counts[channels].sum()) for size in (4, 2) for channels in blocks[size])
+    if shared <= SHARED * counts.sum():  # chance: not worth another kernel
         return {1: np.arange(len(weights), dtype=np.int64)[:, None]}
     return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if blocks[size]}
 
