@@ -16,7 +16,7 @@ from rvsm.runtime.steps import Step, copy, mask_bits, parameters, shift
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
-FAR = 3 << 20  # bytes of a map that does not stay in the second-level caches
+FAR = 3 << 20  # bytes of a map that does not stay in the second-level caches; blocks, which compute faster, feel half
 OWN = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT = 4  # positions of a row, below which every tap gets a copy of the input
 MAX_OFFSET = (1 << 31) - 1
@@ -196,7 +196,10 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
     activation = o.activation
     if activation.name == "none":
         activation = Activation("clamp", -inf, inf)
-    corner = int(taps.offsets[-1])
+    # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last row
+    # of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
+    again = o.dilation[0] * (o.kernel[0] - 1) if variant.block > 1 else 0
+    corner = int(taps.offsets[-1]) - again * x.row
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": taps.place,
         "x_thread": taps.own,
@@ -215,10 +218,10 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
         "ranges": thread_ranges(len(tiles), packed, site.threads),
         "parameters": parameters(activation),
         "inputs": site.x.channels,
-        "ahead_rows": (variant.rows - 1) * o.stride[0] + 1,
+        "ahead_rows": (variant.rows - 1) * o.stride[0] + 1 + again,
         "ahead_row": x.row,
         "ahead_plane": taps.plane,
-        "ahead_from": corner,  # what lies above and to the left was needed by tiles before
+        "ahead_from": corner,
         "ahead_to": corner + 4 * x.unit * ((variant.columns - 1) * taps.step + 1),
     }
     note = f"{variant.rows}×{variant.columns} tiles × {variant.block}" + (
@@ -267,7 +270,7 @@ def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[n
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
             gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
-            large = site.x.channels * site.x.geometry.plane > FAR and not gaps
+            large = site.x.channels * site.x.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
             variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False, large)
             result.append((variant, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
