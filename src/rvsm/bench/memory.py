@@ -18,7 +18,7 @@ def peak_memory(action: Callable[[], T]) -> tuple[T, float | None]:
     except (OSError, ValueError):
         return action(), None
     result = action()
-    return result, _read("VmHWM") - before
+    return result, max(0.0, _read("VmHWM") - before)
 
 
 def _read(name: str) -> float:

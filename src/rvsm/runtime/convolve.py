@@ -196,8 +196,8 @@ def _step(site: Site, taps: Taps, variant: Variant, tiles: NDArray[np.uint8], pa
     activation = o.activation
     if activation.name == "none":
         activation = Activation("clamp", -inf, inf)
-    # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last row
-    # of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
+    # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last
+    # row of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
     again = o.dilation[0] * (o.kernel[0] - 1) if variant.block > 1 else 0
     corner = int(taps.offsets[-1]) - again * x.row
     arguments: dict[str, int | NDArray[np.generic]] = {
