@@ -1,7 +1,7 @@
 """The sparse runtime against dense engines: ResNet-18 and VGG-16 for CIFAR, batches of 1, 16 and 64.
 
 Masks are uniform and random on every convolution but the first; with --densities FILE (a run's model.safetensors, or
-any state dict of the same network) a further table has the densities of that network, layer by layer. All engines are
+any state dict of the same layers) a further table has the densities of that network, layer by layer. All engines are
 measured in one run, interleaved; figures are medians. Writes runtime.md and runtime.jsonl beside this file.
 """
 
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", help="names of engines; all by default")
     parser.add_argument("--batches", nargs="*", type=int, default=[1, 16, 64])
     parser.add_argument("--only", help="only networks whose title has this in it")
-    parser.add_argument("--densities", type=Path, help="safetensors of a trained sparse ResNet-18")
+    parser.add_argument("--densities", type=Path, help="safetensors of a trained sparse ResNet-18 of any width")
     parser.add_argument("--out", type=Path, default=HERE, help="the folder to write to (default: %(default)s)")
     options = parser.parse_args()
     cases: dict[str, Callable[[], nn.Module]] = {
@@ -136,7 +136,7 @@ def main() -> None:
         "ResNet-18, 93.7 % zeros in blocks of 4 output channels": lambda: sparse(resnet18, 0.937, block=4),
     }
     if options.densities:
-        cases["ResNet-18, zeros as in a trained network"] = lambda: with_densities(resnet18, options.densities)
+        cases["ResNet-18, densities of a trained network"] = lambda: with_densities(resnet18, options.densities)
     comparisons = []
     for title, build in cases.items():
         if options.only and options.only not in title:
@@ -156,7 +156,9 @@ def write(comparisons: list[Comparison], file: dict[str, float], threads: int, r
     about = (
         f"{machine().name}; {os.cpu_count()} cores, {threads} threads for every engine; "
         f"Python {platform.python_version()}, {packages()}. "
-        f"Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}."
+        f"Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}. "
+        "× ours is an engine's time divided by ours. MB is by how much the process grew, at the peak, while the engine "
+        "was built and ran the largest batch; what several engines share counts for the first of them."
     )
     goals = [line for comparison in comparisons for line in verdict(comparison)]
     text = [

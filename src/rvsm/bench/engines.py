@@ -91,7 +91,7 @@ def _onnx_runtime(model: nn.Module, example: Tensor, threads: int) -> Engine:
 
 def _openvino(precision: str) -> Callable[[nn.Module, Tensor, int], Engine]:
     def build(model: nn.Module, example: Tensor, threads: int) -> Engine:
-        import openvino  # type: ignore[import-untyped]
+        import openvino
 
         options = {
             "INFERENCE_NUM_THREADS": threads,

@@ -85,7 +85,7 @@ def _difference(model: nn.Module, examples: tuple[Tensor, ...], names: list[str]
 
 def onnx_session(path: str | os.PathLike[str], *, threads: int) -> Any:
     """Return an ONNX Runtime session on the CPU."""
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
