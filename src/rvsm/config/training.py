@@ -18,7 +18,7 @@ class Training:
         evaluate_every: epochs between two looks at the validation images.
         checkpoint_every: epochs between two checkpoints; within an epoch there is one every ten minutes.
         precision: float32, bfloat16 (autocast), or auto, which is bfloat16 where the hardware multiplies it.
-        channels_last: the memory layout of convolutions; auto is true, which is faster for most networks; try false, too.
+        channels_last: the memory layout of convolutions; auto is true, which is mostly faster; try false, too.
         compile: run the model through torch.compile, which takes a minute or two at the start.
         device: cpu, cuda, or auto, which is cuda where there is one.
         threads: threads of the CPU; null for torch's own choice.
