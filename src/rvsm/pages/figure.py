@@ -47,7 +47,7 @@ class Figure:
 
     def sources(self) -> tuple[str, str]:
         """Return the picture as two data addresses, for light and for dark pages."""
-        return _sources(self._wide)
+        return self._wide_sources
 
     def phone_sources(self) -> tuple[str, str] | None:
         """Return the same for narrow screens, if there is such a picture."""
@@ -63,6 +63,10 @@ class Figure:
                 self._wide.savefig(temporary, format=ending, dpi=150, metadata=about)
             files.append(file)
         return files
+
+    @cached_property
+    def _wide_sources(self) -> tuple[str, str]:
+        return _sources(self._wide)
 
     @cached_property
     def _wide(self) -> Canvas:
