@@ -154,7 +154,9 @@ def _theory(words: list[str]) -> int:
         " Exits with 1 if a verdict differs from the one on record.",
     )
     parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="judge only these; all if none")
-    parser.add_argument("--quick", action="store_true", help="a smaller sweep, in a quarter of the time; pictures on the page only")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller sweep in a quarter of the time; no picture files"
+    )
     parser.add_argument("--out", type=Path, default=Path("theory"), help="folder to write to (default: %(default)s)")
     options = parser.parse_args(words)
     from rvsm.theory.laboratory import laboratory
