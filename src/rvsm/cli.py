@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -41,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         print(f"rvsm: {stopped}" if str(stopped) else "rvsm: stopped", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read the output has closed it, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
         print(f"rvsm: {error}", file=sys.stderr)
     return 1
