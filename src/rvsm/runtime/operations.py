@@ -1,6 +1,7 @@
 """The operations of a plan: what each takes, the shape that it gives, and how it is written in a file."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
@@ -14,19 +15,19 @@ MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Operation:
+class Operation(ABC):
     """One step of a plan; ``name`` is for people."""
 
     kind: ClassVar[str]
     name: str
 
+    @abstractmethod
     def sources(self) -> tuple[int, ...]:
         """Return the values that it takes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the shape of its output, or raise ValueError if it cannot take these shapes."""
-        raise NotImplementedError
 
     def describe(self) -> dict[str, Any]:
         """Return it as JSON data; what is as usual is left out."""
