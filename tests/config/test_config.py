@@ -5,10 +5,18 @@ from rvsm.config import Config, differences, read_config
 TARGET = ["--budget.sparsity", "0.9"]
 
 
-def test_fingerprint_ignores_name_and_seed_and_nothing_else() -> None:
+def test_fingerprint_ignores_name_and_seed_and_the_machine_and_nothing_else() -> None:
     base = read_config(flags=TARGET)
     prints = {base.fingerprint()}
-    for same in (["--name", "other"], ["--seed", "7"], ["--training.epochs", "30"]):
+    same_training = (
+        ["--name", "other"],
+        ["--seed", "7"],
+        ["--training.epochs", "30"],
+        ["--training.threads", "1"],
+        ["--training.device", "cpu"],
+        ["--training.checkpoint_every", "5"],
+    )
+    for same in same_training:
         assert read_config(flags=[*TARGET, *same]).fingerprint() == base.fingerprint()
     changes = [
         ["--data.name", "fashion-mnist"],
@@ -20,7 +28,6 @@ def test_fingerprint_ignores_name_and_seed_and_nothing_else() -> None:
         ["--training.epochs", "31"],
         ["--training.precision", "float32"],
         ["--training.clip", "1"],
-        ["--training.threads", "1"],
         ["--augment.flip", "true"],
         ["--method.order", "printed"],
         ["--method.exclude", "[a]"],

@@ -9,6 +9,9 @@ from typing import Any
 from rvsm.config.training import Augment, Training
 
 
+_OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
+
+
 @dataclass(frozen=True)
 class Choice:
     """An entry of a registry by its name, with all its options."""
@@ -80,9 +83,10 @@ class Config:
         return {"name": self.name, "seed": self.seed, **without_null}
 
     def fingerprint(self) -> str:
-        """Return eight characters that depend on all options but name, seed and the place of the images."""
+        """Return eight characters that depend on all options but name, seed and what belongs to a machine."""
         table = {k: v for k, v in self.table().items() if k not in ("name", "seed")}
-        table["data"] = {k: v for k, v in table["data"].items() if k != "path"}  # where the images lie on a machine
+        for section, keys in _OF_THE_MACHINE.items():
+            table[section] = {k: v for k, v in table[section].items() if k not in keys}
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
 
     def with_seed(self, seed: int) -> "Config":
