@@ -228,6 +228,25 @@ def _info(words: list[str]) -> int:
     return 0
 
 
+def _collect(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="rvsm collect",
+        description="Keep finished runs as lines of a small text file, from which results are made.",
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    parser.add_argument(
+        "--into", type=Path, required=True, metavar="FILE.jsonl",
+        help="the file; a line of the same name, options and seed is replaced",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    from rvsm.records import Run
+    from rvsm.results import collect
+
+    new, replaced = collect([Run(folder) for folder in options.runs], options.into)
+    print(f"{options.into}: {new} new, {replaced} replaced")
+    return 0
+
+
 COMMANDS: dict[str, tuple[Command, str]] = {
     "demo": (_demo, "the whole story in about a minute, on embedded data: rvsm demo"),
     "train": (_train, "train one network as a file and flags say: rvsm train [FILE] [--section.option VALUE …]"),
@@ -237,6 +256,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "pack": (_pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (_bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (_info, "say what is in a packed file: rvsm info FILE"),
+    "collect": (_collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
     "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
 }
 EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}

@@ -192,6 +192,11 @@ class Run:
         except (SafetensorError, OSError) as error:
             raise ValueError(f"{file} cannot be read ({error}); is the run finished?") from None
 
+    def file_bytes(self) -> int | None:
+        """Return the size of the file of the final weights, if it is there."""
+        file = self.folder / "model.safetensors"
+        return file.stat().st_size if file.is_file() else None
+
     def save_runtime(self, record: Mapping[str, Any]) -> None:
         """Keep what was measured of the packed network."""
         write_text(json.dumps(dict(record), indent=1, ensure_ascii=False), self.folder / "runtime.json")

@@ -44,6 +44,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
         "channel_norms": {"w": before[1], "u": channel_norms(held)},
+        "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
         "mean": list(trainer.moments.mean),

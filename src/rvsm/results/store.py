@@ -1,0 +1,80 @@
+"""Results files: a line of JSON for each run, which a person can read, compare and commit."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rvsm.files import write_text
+from rvsm.records import Run
+from rvsm.results.reading import Summary, summary_of
+from rvsm.results.summary import summarize
+
+LARGEST = 1_000_000
+"""Bytes of a file: what is committed should stay small."""
+
+
+def read(path: Path) -> list[Summary]:
+    """Return the runs of a file, in its order.
+
+    Raises:
+        ValueError: there is no such file, a line is damaged, or two lines are of one run.
+
+    """
+    found = [summary for _, summary in _lines(path)]
+    if not found:
+        raise ValueError(f"{path} has no line; collect a finished run into it with rvsm collect RUN --into {path}")
+    return found
+
+
+def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
+    """Add finished runs to a file, and return how many lines are new and how many were replaced.
+
+    A line of the same name, options and seed is replaced where it stands; the others stay as they are, to the letter.
+    """
+    if into.suffix != ".jsonl":
+        raise ValueError(f"{into} should end in .jsonl, as it is a file of JSON lines")
+    lines = {summary.key: text for text, summary in (_lines(into) if into.exists() else [])}
+    new = replaced = 0
+    for run in runs:
+        try:
+            line = summarize(run)
+            summary = summary_of(line)
+        except ValueError as error:
+            raise ValueError(_naming(run, str(error))) from None
+        replaced += summary.key in lines
+        new += summary.key not in lines
+        lines[summary.key] = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = "".join(f"{line}\n" for line in lines.values())
+    if (size := len(text.encode())) > LARGEST:
+        raise ValueError(f"{into} would have {size:,} bytes, more than {LARGEST:,}; collect into another file")
+    write_text(text, into)
+    return new, replaced
+
+
+def _naming(run: Run, reason: str) -> str:
+    return reason if str(run.folder) in reason else f"{run.folder} cannot be collected: {reason}"
+
+
+def _lines(path: Path) -> list[tuple[str, Summary]]:
+    """Return the lines of a file, each as it is and as typed values."""
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {path}; make it with rvsm collect RUN --into {path}") from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
+    found: dict[tuple[str, str, int], tuple[int, str, Summary]] = {}
+    for place, text in enumerate(texts, 1):
+        if not text.strip():
+            continue
+        try:
+            summary = summary_of(json.loads(text))
+        except RecursionError:
+            raise ValueError(f"line {place} of {path} is damaged: it is nested too deeply") from None
+        except ValueError as error:
+            raise ValueError(f"line {place} of {path} is damaged: {error}") from None
+        if summary.key in found:
+            earlier, name = found[summary.key][0], f"{summary.name}, seed {summary.seed}"
+            raise ValueError(f"lines {earlier} and {place} of {path} are of one run ({name}); remove one of them")
+        found[summary.key] = place, text, summary
+    return [(text, summary) for _, text, summary in found.values()]
