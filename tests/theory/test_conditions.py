@@ -7,7 +7,7 @@ import torch
 
 import rvsm
 from rvsm.theory import Setting, beta_bound, conditions, curvature, simulate
-from rvsm.theory.sweep import threshold_limit
+from rvsm.theory.bounds import threshold_limit
 
 GOOD = {"eta": 0.2, "beta": 0.03, "lam": 0.003, "k": 4, "d": 10, "delta": 1.0}
 

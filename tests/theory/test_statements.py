@@ -9,7 +9,7 @@ import torch
 
 import rvsm
 import rvsm.theory.sweep as sweeps
-from rvsm.theory import EXPECTED, STATEMENTS, Sweep, Verdict, differences, network, run
+from rvsm.theory import EXPECTED, STATEMENTS, Sweep, Verdict, bounds, differences, network, run
 from rvsm.theory.statements import claims, corollaries, limit
 from rvsm.theory.sweep import Plan
 from rvsm.theory.verdict import Check, check, judge
@@ -76,7 +76,7 @@ def with_another_zero(w, truth, *, k, at=None):
 
 gradient, loss, eigenvalues = network.gradient, network.loss, network.hessian_eigenvalues
 RVSM, cross_moment, l1_prox = rvsm.RVSM, network.cross_moment, rvsm.L1.prox
-curvature, bound_on_beta, threshold_limit = network.curvature, sweeps.beta_bound, sweeps.threshold_limit
+curvature, bound_on_beta, threshold_limit = network.curvature, bounds.beta_bound, bounds.threshold_limit
 
 MUTANTS = {
     "gradient without its sine": (network, "gradient", without_sine, ["gradient", "corollary-1.1-identity"]),

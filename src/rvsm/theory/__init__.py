@@ -5,6 +5,7 @@
 'holds'
 """
 
+from rvsm.theory.bounds import beta_bound
 from rvsm.theory.conditions import Condition, Conditions, conditions
 from rvsm.theory.expected import EXPECTED, differences
 from rvsm.theory.network import (
@@ -21,7 +22,7 @@ from rvsm.theory.network import (
 from rvsm.theory.sample import Empirical, inputs, monte_carlo, output
 from rvsm.theory.simulate import simulate, walk
 from rvsm.theory.statements import STATEMENTS, run
-from rvsm.theory.sweep import Sweep, beta_bound
+from rvsm.theory.sweep import Sweep
 from rvsm.theory.trajectory import Setting, Trajectory
 from rvsm.theory.verdict import Verdict
 

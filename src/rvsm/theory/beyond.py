@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from rvsm.splitting import RVSM
+from rvsm.theory.bounds import beta_bound
+from rvsm.theory.ingredients import named, starts
 from rvsm.theory.network import Evaluation, angle, cross_moment, curvature, size
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.sample import Empirical, inputs
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import beta_bound, named, starts
 from rvsm.theory.trajectory import Setting
 
 

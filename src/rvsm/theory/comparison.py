@@ -7,9 +7,10 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from rvsm.theory.bounds import beta_bound
+from rvsm.theory.ingredients import PENALTIES, starts
 from rvsm.theory.network import curvature, loss, size, unit
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, beta_bound, starts
 from rvsm.theory.trajectory import MethodName, Setting, Trajectory
 
 OUTPUTS = ("u", "masked", "admm")

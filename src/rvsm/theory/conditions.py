@@ -5,8 +5,9 @@ from math import isfinite, pi, sqrt
 
 from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
+from rvsm.theory.bounds import beta_bound, require_margin, threshold_limit
+from rvsm.theory.ingredients import PENALTIES
 from rvsm.theory.network import curvature, require_patches
-from rvsm.theory.sweep import PENALTIES, beta_bound, require_margin, threshold_limit
 
 
 @dataclass(frozen=True)

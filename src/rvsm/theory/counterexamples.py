@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from rvsm.penalties import L0, L1, Penalty
+from rvsm.theory.bounds import beta_bound
+from rvsm.theory.ingredients import starts, truths
 from rvsm.theory.network import curvature
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import beta_bound, starts, truths
 from rvsm.theory.trajectory import Order, Setting, Trajectory
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rvsm.theory.ingredients import PENALTIES, starts
 from rvsm.theory.network import curvature, size, unit
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, starts
 from rvsm.theory.trajectory import Setting
 
 

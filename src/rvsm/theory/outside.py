@@ -6,9 +6,10 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
+from rvsm.theory.bounds import beta_bound
+from rvsm.theory.ingredients import PENALTIES, named, starts, truths
 from rvsm.theory.network import curvature
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, beta_bound, named, starts, truths
 from rvsm.theory.trajectory import Setting
 
 

@@ -4,81 +4,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import pi, sin, sqrt
-from numbers import Real
+from math import pi, sqrt
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from rvsm.penalties import L0, L1, Penalty, TransformedL1
-from rvsm.theory.network import Patches, coefficients, curvature, require_patches, size, unit
+from rvsm.theory.bounds import beta_bound, norm_floor
+from rvsm.theory.ingredients import PENALTIES, starts, truths
+from rvsm.theory.network import curvature, size
 from rvsm.theory.simulate import walk
 from rvsm.theory.trajectory import Moment, Order, Setting
 
 T = TypeVar("T")
-
-PENALTIES: dict[str, Callable[[float], Penalty]] = {
-    "l1": lambda lam: L1(lam=lam),
-    "l0": lambda lam: L0(lam=lam),
-    "tl1": lambda lam: TransformedL1(lam=lam, a=1.0),
-}
-"""The penalties of the paper, by their λ."""
-
-
-def named(name: str, lam: float) -> Penalty:
-    """Return a penalty of the paper by its name.
-
-    >>> named("l1", 0.5)
-    L1(lam=0.5)
-    """
-    if name not in PENALTIES:
-        raise ValueError(f"unknown penalty {name!r}; choose from {', '.join(PENALTIES)}")
-    return PENALTIES[name](lam)
-
-
-def require_margin(delta: float) -> None:
-    """Raise unless δ is an angle between 0 and π."""
-    if isinstance(delta, bool) or not isinstance(delta, Real):
-        raise TypeError(
-            f"delta must be a number between 0 and π but is {delta!r}; it is π minus the largest initial angle"
-        )
-    if not 0 < delta < pi:
-        raise ValueError(f"delta must be between 0 and π but is {delta}; it is π minus the largest initial angle")
-
-
-def beta_bound(*, k: float, delta: float) -> float:
-    """Return the paper's bound on β, δ sin δ/(kπ).
-
-    >>> round(beta_bound(k=2, delta=1.0), 6)
-    0.133924
-    """
-    require_patches(k)
-    require_margin(delta)
-    return delta * sin(delta) / (k * pi)
-
-
-def norm_floor(*, k: Patches, beta: Tensor | float) -> Tensor:
-    """Return B/(A + βk²), the share of ‖w*‖ that ‖wᵗ‖ does not stay below for k ≥ 2.
-
-    >>> round(float(norm_floor(k=4, beta=0.05)), 6)
-    0.443137
-    """
-    a, b = coefficients(k)
-    return b / (a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2)
-
-
-def threshold_limit(*, k: Patches, beta: Tensor | float, d: int) -> Tensor:
-    """Return A/((A + βk²)√d): with a threshold below this share of ‖w*‖ the limit ū is not empty, whatever w* is.
-
-    If ū were 0, w̄ would solve ∇f(w) + βw = 0, which gives w̄ = A/(A + βk²)·w*, whose largest entry is above the
-    threshold.
-
-    >>> round(float(threshold_limit(k=4, beta=0.05, d=4)), 6)
-    0.453595
-    """
-    a, _ = coefficients(k)
-    return a / ((a + beta * torch.as_tensor(k, dtype=torch.float64) ** 2) * sqrt(d))
 
 
 @dataclass(frozen=True)
@@ -239,26 +177,6 @@ def worst(runs: tuple[Runs, ...], slack: Tensor) -> dict[str, Any]:
             return part.describe(row)
         row -= len(part.k)
     raise IndexError("the slack has more entries than there are runs")
-
-
-def truths(seeds: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return unit vectors: dense, sparse, and of equal entries, in turn."""
-    w = torch.randn(seeds, d, generator=generator, dtype=torch.float64)
-    for i in range(seeds):
-        if i % 3 == 1:
-            w[i, max(1, d // 4) :] = 0
-        elif i % 6 == 2:
-            w[i] = w[i].sign()
-    return unit(w)
-
-
-def starts(truth: Tensor, theta: Tensor, norm: Tensor, generator: torch.Generator) -> Tensor:
-    """Return vectors of the given norms at the given angles from the truths, in random planes."""
-    across = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
-    axis = unit(truth)
-    for _ in range(2):  # the second time for the rounding error of the first, large where the two were almost parallel
-        across = unit(across - (across * axis).sum(dim=-1, keepdim=True) * axis)
-    return norm.unsqueeze(-1) * (theta.cos().unsqueeze(-1) * axis + theta.sin().unsqueeze(-1) * across)
 
 
 def _smaller(plan: Plan) -> Plan:

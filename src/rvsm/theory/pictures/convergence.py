@@ -7,9 +7,10 @@ from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
 from rvsm.pages import PALETTE, Figure
+from rvsm.theory.bounds import beta_bound
+from rvsm.theory.ingredients import PENALTIES, starts
 from rvsm.theory.network import curvature, size, unit
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, beta_bound, starts
 from rvsm.theory.trajectory import Setting, Trajectory
 
 LABELS = {"l1": "ℓ1", "tl1": "Tℓ1", "l0": "ℓ0"}

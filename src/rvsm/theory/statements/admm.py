@@ -3,8 +3,9 @@
 import torch
 
 from rvsm.theory.comparison import K, compared, sparsity_study
+from rvsm.theory.ingredients import PENALTIES
 from rvsm.theory.network import loss, size
-from rvsm.theory.sweep import PENALTIES, Sweep, column
+from rvsm.theory.sweep import Sweep, column
 from rvsm.theory.trajectory import MethodName
 from rvsm.theory.verdict import Verdict, check, judge
 

@@ -4,13 +4,15 @@ from math import pi, sin, sqrt
 
 import torch
 
+from rvsm.theory.bounds import beta_bound
 from rvsm.theory.comparison import K, compared
 from rvsm.theory.counterexamples import beta_far_too_large, first_turn
+from rvsm.theory.ingredients import PENALTIES, starts
 from rvsm.theory.network import curvature, loss, size, unit
 from rvsm.theory.simulate import simulate
 from rvsm.theory.statements.descent import ROUNDING
 from rvsm.theory.statements.theorem import CONVERGED
-from rvsm.theory.sweep import PENALTIES, Sweep, beta_bound, starts
+from rvsm.theory.sweep import Sweep
 from rvsm.theory.trajectory import Setting, Trajectory
 from rvsm.theory.verdict import Verdict, check, judge
 

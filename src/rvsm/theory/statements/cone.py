@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from rvsm.theory.counterexamples import first_turn, large_start
+from rvsm.theory.ingredients import PENALTIES
 from rvsm.theory.network import angle, coefficients, size
-from rvsm.theory.sweep import PENALTIES, Sweep, column
+from rvsm.theory.sweep import Sweep, column
 from rvsm.theory.verdict import Verdict, check, judge
 
 

@@ -5,12 +5,13 @@ from math import pi
 import torch
 from torch import Tensor
 
+from rvsm.theory.bounds import threshold_limit
 from rvsm.theory.counterexamples import large_start, two_cycle
 from rvsm.theory.network import angle, coefficients
 from rvsm.theory.statements.descent import ROUNDING
 from rvsm.theory.statements.limit import THRESHOLD_CONDITION
 from rvsm.theory.statements.theorem import CONVERGED
-from rvsm.theory.sweep import Runs, Sweep, column, threshold_limit, worst
+from rvsm.theory.sweep import Runs, Sweep, column, worst
 from rvsm.theory.verdict import Check, Verdict, check, judge
 
 

@@ -6,8 +6,9 @@ from torch import Tensor
 from rvsm.penalties import L1, TransformedL1
 from rvsm.theory import network as net
 from rvsm.theory.counterexamples import two_cycle
+from rvsm.theory.ingredients import PENALTIES, truths
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import PENALTIES, Sweep, column, truths
+from rvsm.theory.sweep import Sweep, column
 from rvsm.theory.trajectory import Setting
 from rvsm.theory.verdict import Verdict, check, judge
 

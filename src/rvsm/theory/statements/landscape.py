@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from rvsm.theory import network as net
-from rvsm.theory.sweep import Sweep, starts
+from rvsm.theory.ingredients import starts
+from rvsm.theory.sweep import Sweep
 from rvsm.theory.verdict import Verdict, check, judge
 
 _TRUTH = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64)

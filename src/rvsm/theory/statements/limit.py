@@ -5,10 +5,11 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
+from rvsm.theory.bounds import beta_bound, threshold_limit
 from rvsm.theory.counterexamples import all_entries_below_threshold, equal_entries
 from rvsm.theory.network import angle, coefficients, gradient, size
 from rvsm.theory.statements.theorem import CONVERGED
-from rvsm.theory.sweep import Runs, Sweep, beta_bound, column, threshold_limit
+from rvsm.theory.sweep import Runs, Sweep, column
 from rvsm.theory.verdict import Verdict, check, judge
 
 THRESHOLD_CONDITION = "√d·t < ‖w*‖·A/(A+βk²)"

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from rvsm.theory import network as net
+from rvsm.theory.ingredients import starts
 from rvsm.theory.statements.descent import ROUNDING
-from rvsm.theory.sweep import Sweep, column, starts
+from rvsm.theory.sweep import Sweep, column
 from rvsm.theory.verdict import Verdict, check, judge
 
 

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from rvsm.theory import network as net
+from rvsm.theory.ingredients import PENALTIES
 from rvsm.theory.network import Population
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.sample import monte_carlo, monte_carlo_cross_moment
 from rvsm.theory.simulate import walk
-from rvsm.theory.sweep import PENALTIES, Sweep
+from rvsm.theory.sweep import Sweep
 from rvsm.theory.trajectory import Setting
 from rvsm.theory.verdict import Verdict, check, judge
 

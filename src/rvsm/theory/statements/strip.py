@@ -5,8 +5,9 @@ from math import pi
 import torch
 
 from rvsm.penalties import L1
+from rvsm.theory.bounds import norm_floor
 from rvsm.theory.simulate import simulate
-from rvsm.theory.sweep import Sweep, column, norm_floor
+from rvsm.theory.sweep import Sweep, column
 from rvsm.theory.trajectory import Setting, Trajectory
 from rvsm.theory.verdict import Verdict, check, judge
 

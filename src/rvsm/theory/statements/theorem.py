@@ -5,13 +5,15 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
+from rvsm.theory.bounds import beta_bound
 from rvsm.theory.counterexamples import rising_angle
 from rvsm.theory.error_order import error_exponents
+from rvsm.theory.ingredients import PENALTIES, starts, truths
 from rvsm.theory.network import curvature
 from rvsm.theory.rowwise import penalty_values
 from rvsm.theory.simulate import simulate
 from rvsm.theory.statements.descent import ROUNDING
-from rvsm.theory.sweep import PENALTIES, Runs, Sweep, beta_bound, column, starts, truths
+from rvsm.theory.sweep import Runs, Sweep, column
 from rvsm.theory.trajectory import Setting
 from rvsm.theory.verdict import Verdict, check, judge
 
