@@ -8,7 +8,6 @@ from typing import Any
 
 from rvsm.config.training import Augment, Training
 
-
 _OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
 
 
