@@ -10,12 +10,14 @@ from rich.console import Console
 from safetensors.torch import save_file
 from torch import nn
 
-from rvsm.bench import ENGINES, Comparison, Measurement, bench, compare, pack
+import rvsm.lowering
+from rvsm.bench import ENGINES, Comparison, Measurement, bench, compare, measure, pack
 from rvsm.bench.commands import model_of
 from rvsm.bench.engines import Engine, Kind
 from rvsm.bench.memory import peak_memory
 from rvsm.config import read_config
 from rvsm.models import convnet
+from rvsm.records import Run
 from rvsm.train import start
 
 SOURCE = "rvsm.models:convnet"
@@ -116,6 +118,29 @@ def test_pack_and_bench_of_a_run(tmp_path: Path) -> None:
     assert description.nonzero <= 0.25 * description.weights  # dead channels may have gone
     result = bench(str(folder), batches=(1,), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
     assert all(m.difference is not None and m.difference < 1e-4 for m in result.measurements)
+
+
+def test_size_and_speeds_are_kept_in_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
+    folder = tmp_path / "run"
+    start(read_config(flags=flags), folder, Console(file=io.StringIO()))
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # the number asked for counts for our engine, too
+    used: list[int] = []
+    real = rvsm.lowering.compile
+    monkeypatch.setattr(
+        rvsm.lowering, "compile", lambda *given, threads: used.append(threads) or real(*given, threads=threads)
+    )
+    measure(folder, batches=(2, 1), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
+    assert used == [1]
+    kept = Run(folder).runtime()
+    assert kept is not None
+    assert kept["file_bytes"] == (folder / "model.rvsm").stat().st_size
+    assert (kept["batch"], kept["threads"]) == (2, 1)
+    times = {(e["engine"], e["batch"]): e["milliseconds"] for e in kept["engines"]}
+    assert set(times) == {("PyTorch", 1), ("PyTorch", 2), ("rvsm", 1), ("rvsm", 2)}
+    assert kept["speedup"] == pytest.approx(times["PyTorch", 2] / times["rvsm", 2])
+    with pytest.raises(ValueError, match="is not the folder of a run"):
+        measure(tmp_path / "none")
 
 
 def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:

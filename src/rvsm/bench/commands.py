@@ -55,35 +55,45 @@ def pack(source: str, out: Path, *, weights: Path | None = None, shape: Sequence
 def measure(
     folder: Path,
     *,
-    batch: int = 64,
+    batches: Sequence[int] = (64,),
     engines: Sequence[str] | None = None,
     threads: int | None = None,
     rounds: int = 7,
 ) -> Comparison:
-    """Pack a finished run, time it beside other engines, and keep size and speed in the run's folder for reports."""
+    """Pack a finished run, time it beside other engines, and keep size and speeds in the run's folder for reports.
+
+    A report has room for one speed, that of the largest batch.
+    """
     from rvsm.lowering import compile
     from rvsm.records import Run
 
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is not the folder of a run, so that its speeds cannot be kept there")
     model, example = model_of(str(folder))
-    program = compile(model, example)
+    program = compile(model, example, threads=threads or torch.get_num_threads())
     program.save(folder / "model.rvsm")
     shown = compare(
         model,
         example,
         title=str(folder),
         program=program,
-        batches=[batch],
+        batches=batches,
         engines=engines,
         threads=threads,
         rounds=rounds,
     )
+    batch = max(batches)
     Run(folder).save_runtime(
         {
             "file_bytes": (folder / "model.rvsm").stat().st_size,
             "batch": batch,
             "threads": shown.threads,
             "speedup": shown.speedup(batch),
-            "milliseconds": {m.engine: m.seconds and 1e3 * m.seconds for m in shown.measurements},
+            "engines": [
+                {"engine": m.engine, "precision": m.precision, "batch": m.batch, "milliseconds": 1e3 * m.seconds}
+                for m in shown.measurements
+                if m.seconds is not None
+            ],
         }
     )
     return shown

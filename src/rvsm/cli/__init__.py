@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
+from rvsm.cli.networks import bench, info, pack
+from rvsm.cli.results import collect
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -169,94 +171,16 @@ def _theory(words: list[str]) -> int:
     return 0 if expected else 1
 
 
-def _pack(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
-    )
-    parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
-    parser.add_argument(
-        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
-    )
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
-    parser.add_argument("--out", type=Path, help="the file to write (default: model.rvsm in the run's folder, or here)")
-    options = parser.parse_args(words)
-    from rvsm.bench import pack
-
-    run = Path(options.source)
-    out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
-    print(pack(options.source, out, weights=options.weights, shape=options.input))
-    print(out)
-    return 0
-
-
-def _bench(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm bench", description="Time a network in the sparse runtime and in the engines one could use instead."
-    )
-    parser.add_argument(
-        "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
-    )
-    parser.add_argument(
-        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
-    )
-    parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
-    parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
-    parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
-    options = parser.parse_args(words)
-    from rvsm.bench import bench
-
-    shown = bench(
-        options.source,
-        weights=options.weights,
-        against=options.against,
-        shape=options.input,
-        batches=options.batches,
-        threads=options.threads,
-    )
-    print(shown)
-    return 0
-
-
-def _info(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rvsm info", description="Say what is in a packed file.")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
-    options = parser.parse_args(words)
-    from rvsm.runtime import describe
-
-    print(describe(options.file))
-    return 0
-
-
-def _collect(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm collect",
-        description="Keep finished runs as lines of a small text file, from which results are made.",
-    )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
-    parser.add_argument(
-        "--into", type=Path, required=True, metavar="FILE.jsonl",
-        help="the file; a line of the same name, options and seed is replaced",
-    )  # fmt: skip
-    options = parser.parse_args(words)
-    from rvsm.records import Run
-    from rvsm.results import collect
-
-    new, replaced = collect([Run(folder) for folder in options.runs], options.into)
-    print(f"{options.into}: {new} new, {replaced} replaced")
-    return 0
-
-
 COMMANDS: dict[str, tuple[Command, str]] = {
     "demo": (_demo, "the whole story in about a minute, on embedded data: rvsm demo"),
     "train": (_train, "train one network as a file and flags say: rvsm train [FILE] [--section.option VALUE …]"),
     "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
     "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
-    "pack": (_pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
-    "bench": (_bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
-    "info": (_info, "say what is in a packed file: rvsm info FILE"),
-    "collect": (_collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
+    "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
+    "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
+    "info": (info, "say what is in a packed file: rvsm info FILE"),
+    "collect": (collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
     "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
 }
 EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
@@ -273,14 +197,6 @@ def _warn(  # noqa: PLR0917 - what the warnings module calls with
 ) -> None:
     """Print a warning as a sentence, without the line of code that it comes from."""
     print(f"rvsm: {message}", file=sys.stderr)
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    """Return whole numbers with commas between them."""
-    try:
-        return tuple(int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,32,32 but got {text!r}") from None
 
 
 def _split(
@@ -307,7 +223,3 @@ def _console() -> "Console":
     from rich.console import Console
 
     return Console()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The commands about networks: pack, bench and info."""
+
+import argparse
+from pathlib import Path
+
+
+def pack(words: list[str]) -> int:
+    """Write a network to a file for the sparse runtime."""
+    parser = argparse.ArgumentParser(
+        prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
+    )
+    parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
+    parser.add_argument(
+        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+    )
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    parser.add_argument("--out", type=Path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    options = parser.parse_args(words)
+    from rvsm.bench import pack
+
+    run = Path(options.source)
+    out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
+    print(pack(options.source, out, weights=options.weights, shape=options.input))
+    print(out)
+    return 0
+
+
+def bench(words: list[str]) -> int:
+    """Time a network in several engines."""
+    parser = argparse.ArgumentParser(
+        prog="rvsm bench", description="Time a network in the sparse runtime and in the engines one could use instead."
+    )
+    parser.add_argument(
+        "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
+    )
+    parser.add_argument(
+        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+    )
+    parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
+    parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
+    parser.add_argument("--keep", action="store_true", help="keep size and speeds in the run's folder, for reports")
+    options = parser.parse_args(words)
+    from rvsm.bench import bench, measure
+
+    if options.keep:
+        if options.weights or options.against or options.input:
+            raise ValueError(
+                "--keep goes with the folder of a run, which knows its weights and the shape of its images"
+            )
+        print(measure(Path(options.source), batches=options.batches, threads=options.threads))
+        return 0
+    shown = bench(
+        options.source,
+        weights=options.weights,
+        against=options.against,
+        shape=options.input,
+        batches=options.batches,
+        threads=options.threads,
+    )
+    print(shown)
+    return 0
+
+
+def info(words: list[str]) -> int:
+    """Say what is in a packed file."""
+    parser = argparse.ArgumentParser(prog="rvsm info", description="Say what is in a packed file.")
+    parser.add_argument("file", type=Path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
+    options = parser.parse_args(words)
+    from rvsm.runtime import describe
+
+    print(describe(options.file))
+    return 0
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """Return whole numbers with commas between them."""
+    try:
+        return tuple(int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,32,32 but got {text!r}") from None
