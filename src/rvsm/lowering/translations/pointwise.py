@@ -1,0 +1,104 @@
+"""Activations, and arithmetic with values and constants."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rvsm.lowering.draft import Floats, Node
+from rvsm.lowering.translations.nodes import affine, array, is_constant, is_node, node
+from rvsm.runtime.activations import RELU, Activation
+from rvsm.runtime.operations import Pointwise
+
+
+def activation(kind: str) -> Callable[..., Node | None]:
+    """Return the translation of an activation without parameters."""
+
+    def translation(name: str, x: Any) -> Node | None:
+        return _activated(name, x, Activation(kind))
+
+    return translation
+
+
+def _activated(name: str, x: Any, activation: Activation) -> Node | None:
+    if not is_node(x):
+        return None
+    return node(Pointwise(name=name, operation="none", a=0, activation=activation), [x])
+
+
+def relu(name: str, x: Any) -> Node | None:
+    """Return max(x, 0)."""
+    return _activated(name, x, RELU)
+
+
+def clamp(name: str, x: Any, low: Any = None, high: Any = None) -> Node | None:
+    """Return x between two ends."""
+    ends = (-math.inf if low is None else low, math.inf if high is None else high)
+    if not all(isinstance(end, int | float) for end in ends):
+        return None
+    return _activated(name, x, Activation("clamp", float(ends[0]), float(ends[1])))
+
+
+def leaky(name: str, x: Any, slope: float = 0.01) -> Node | None:
+    """Return x, multiplied by a slope where it is negative."""
+    return _activated(name, x, Activation("leaky", slope))
+
+
+def gelu(name: str, x: Any, approximate: str = "none") -> Node | None:
+    """Return x·Φ(x), exactly or with tanh."""
+    return _activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
+
+
+def _per_channel(value: Any, x: Node) -> Floats | None:
+    """Return a number, or a tensor with one number for each channel of x, as a row."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return np.full(x.shape[0], value, dtype=np.float32)
+    if not is_constant(value):
+        return None
+    channels = (x.shape[0],) if x.flat else (x.shape[0], 1, 1)
+    rank = len(channels) + 1
+    if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
+        return None
+    sizes = tuple(value.shape[1:]) if value.ndim == rank else tuple(value.shape)
+    if math.prod(sizes) == 1:
+        return np.full(x.shape[0], value.item(), dtype=np.float32)
+    return array(value).reshape(-1) if sizes == channels else None
+
+
+def two(operation: str) -> Callable[..., Node | None]:
+    """Return the translation of a sum or a product of two values, or of a value and a constant for each channel."""
+
+    def translation(name: str, a: Any, b: Any, alpha: float = 1) -> Node | None:
+        if alpha != 1 or not (is_node(a) or is_node(b)):
+            return None
+        if not is_node(a, b):
+            x, other = (a, b) if is_node(a) else (b, a)
+            row = _per_channel(other, x)
+            if row is None:
+                return None
+            one, zero = np.ones_like(row), np.zeros_like(row)
+            return affine(name, x, *((one, row) if operation == "add" else (row, zero)))
+        if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
+            a, b = b, a
+        return node(Pointwise(name=name, operation=operation, a=0, b=0), [a, b])
+
+    return translation
+
+
+def minus(name: str, a: Any, b: Any, alpha: float = 1) -> Node | None:
+    """Return a value minus a constant for each channel."""
+    row = _per_channel(b, a) if is_node(a) and alpha == 1 else None
+    return None if row is None else affine(name, a, np.ones_like(row), -row)
+
+
+def divide(name: str, a: Any, b: Any) -> Node | None:
+    """Return a value over a constant for each channel."""
+    row = _per_channel(b, a) if is_node(a) else None
+    return None if row is None else affine(name, a, np.float32(1) / row, np.zeros_like(row))
+
+
+def negative(name: str, x: Any) -> Node | None:
+    """Return −x."""
+    minus = np.full(x.shape[0], -1, dtype=np.float32) if is_node(x) else None
+    return None if minus is None else affine(name, x, minus, np.zeros_like(minus))
