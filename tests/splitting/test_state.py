@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import rvsm
-from rvsm.splitting import METHODS, Method
+from rvsm.splitting import METHODS, Method, PublishedADMM, PublishedRVSM
 
 STEPS = 40
 MAKERS: dict[str, Callable[[nn.Module], Method]] = {
@@ -22,8 +22,11 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
     "admm-penalty": lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-3), rho=0.2),
     "proxsgd": lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=1e-2)),
     "magnitude": lambda m: rvsm.Magnitude(m, sparsity=0.9, steps=STEPS),
+    "rvsm-published": lambda m: PublishedRVSM(m, rvsm.L1(lam=1e-3), beta=0.3, epoch_steps=10),
+    "admm-published": lambda m: PublishedADMM(m, rho=0.2, sparsity=0.6, epoch_steps=10),
 }
-# A step in each phase of a budget (ramp 0–19, hold 20–27, heal 28–39), and the first of each.
+# A step in each phase of a budget (ramp 0–19, hold 20–27, heal 28–39), and the first of each. Of the epochs of the
+# published methods, the end of one, 20, and steps within.
 STOPS = [1, 7, 20, 24, 28, 33]
 
 

@@ -17,6 +17,8 @@ METHODS: dict[str, list[str]] = {
     "admm": ["--method.rho", "0.1", "--method.sparsity", "0.6"],
     "proxsgd": ["--penalty.name", "l1", "--penalty.lam", "0.02"],
     "magnitude": ["--budget.sparsity", "0.9"],
+    "rvsm-published": ["--penalty.lam", "1e-4", "--method.beta", "0.1"],
+    "admm-published": ["--method.rho", "0.1", "--method.sparsity", "0.6"],
 }
 KEYS = {
     *("step", "epoch", "learning_rate", "loss", "accuracy", "w", "u", "phase", "sparsity", "sparsity_of_all", "gap"),
@@ -49,6 +51,10 @@ def test_learns_and_is_sparse(method: str, train: Any) -> None:
         assert zeros / total > 0.1
     if method == "dense":
         assert zeros == 0
+    if method.endswith("published"):
+        assert set(result["layers"]) == {"0.weight", "3.weight", "7.weight"}  # the linear layer is left alone
+        assert zeros / total > 0.1
+        assert all(record["gap"] == 0 for record in run.metrics()), "w is overwritten at the end of each epoch"
     for name, layer in result["layers"].items():
         assert layer["density"] == pytest.approx(float((weights[name] != 0).float().mean()), abs=1e-6)
     expected = KEYS if method != "dense" else {key for key in KEYS if key not in METHOD_KEYS}

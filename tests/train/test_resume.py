@@ -98,15 +98,19 @@ METHODS = {
     "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.6", "--method.interval", "3"],
     "proxsgd": ["--method.name", "proxsgd", "--penalty.name", "l1", "--penalty.lam", "1e-3"],
     "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.8"],
+    "rvsm-published": ["--method.name", "rvsm-published", "--penalty.lam", "1e-4", "--method.beta", "0.1"],
+    "admm-published": ["--method.name", "admm-published", "--method.rho", "0.01", "--method.sparsity", "0.6"],
 }
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(method: str, small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
     config = small(*METHODS[method], target=False)
-    folder, _ = stopped(config, 5)
-    go_on(folder, digits)
-    same_ending(Run(folder), train(config))
+    whole = train(config)
+    for step in (5, 8):  # within an epoch, and at the end of one
+        folder, _ = stopped(config, step)
+        go_on(folder, digits)
+        same_ending(Run(folder), whole)
 
 
 MODEL = """

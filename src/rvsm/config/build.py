@@ -91,6 +91,7 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
         "groups": grouping(config),
         "budget": budget(config, steps),
         "example_input": example,
+        "epoch_steps": steps // config.training.epochs,
     }
     told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
     return cast(Method, maker(model, **told, **config.method.options))

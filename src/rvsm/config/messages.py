@@ -37,7 +37,7 @@ def _misplaced(key: str, types: Mapping[str, Any]) -> str | None:
     if key == "penalty.lam" and "budget.sparsity" in types:
         return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
     if key == "method.sparsity":
-        return "unknown key 'method.sparsity'; the target of this method is budget.sparsity"
+        return "unknown key 'method.sparsity'; with rvsm and magnitude the target is budget.sparsity"
     if section in CHOICES and option in CHOICES[section].given:
         return f"{key} is decided by the rest of the training; leave it out"
     entries = CHOICES[section].entries if section in CHOICES else {}

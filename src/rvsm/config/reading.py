@@ -4,13 +4,14 @@ import argparse
 import inspect
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import tomli_w
-from jsonargparse import ArgumentParser, Namespace
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from rvsm.config.build import check
 from rvsm.config.config import Choice, Config
@@ -71,6 +72,7 @@ class Options:
             prog="rvsm train [FILE]",
             usage="rvsm train [FILE] [--section.option VALUE …]",
             description="Options are those of the chosen entries: --penalty.name tl1 adds --penalty.a, and so on.",
+            formatter_class=_Help,
             exit_on_error=False,
             add_help=False,
             allow_abbrev=False,
@@ -129,6 +131,13 @@ class Options:
     def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
         group.add_argument(f"--{key}", type=kind, **settings)
         self.types[key] = kind
+
+
+class _Help(DefaultHelpFormatter):
+    """Help in which no name is broken at its hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> Config:

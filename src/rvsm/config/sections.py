@@ -47,7 +47,7 @@ CHOICES: dict[str, Section] = {
     "method": Section(
         {"dense": Dense, **METHODS},
         "rvsm",
-        frozenset({"model", "penalty", "groups", "budget", "steps", "example_input"}),
+        frozenset({"model", "penalty", "groups", "budget", "steps", "epoch_steps", "example_input"}),
     ),
     "penalty": Section(PENALTIES, "l0"),
     "groups": Section(GROUPS, "element"),

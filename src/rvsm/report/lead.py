@@ -12,6 +12,8 @@ METHODS = {
     "admm": "ADMM",
     "proxsgd": "proximal SGD",
     "magnitude": "magnitude pruning",
+    "rvsm-published": "RVSM of the published script",
+    "admm-published": "ADMM of the published script",
     "dense": "training without sparsity",
 }
 PENALTIES = {"l0": "ℓ0", "l1": "ℓ1", "tl1": "Tℓ1", "lhalf": "ℓ½", "mcp": "MCP", "scad": "SCAD", "logsum": "log-sum"}

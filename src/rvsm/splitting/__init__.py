@@ -8,6 +8,7 @@ from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.magnitude import Magnitude
 from rvsm.splitting.proxsgd import ProxSGD
+from rvsm.splitting.published import PublishedADMM, PublishedRVSM
 from rvsm.splitting.recalibrate import recalibrate
 from rvsm.splitting.rvsm import RVSM
 from rvsm.splitting.support import Support, keep_zeros
@@ -17,6 +18,8 @@ METHODS: dict[str, type[Method]] = {
     "admm": ADMM,
     "proxsgd": ProxSGD,
     "magnitude": Magnitude,
+    "rvsm-published": PublishedRVSM,
+    "admm-published": PublishedADMM,
 }
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "Magnitude",
     "Method",
     "ProxSGD",
+    "PublishedADMM",
+    "PublishedRVSM",
     "Support",
     "keep_zeros",
     "recalibrate",

@@ -96,7 +96,7 @@ class ADMM(Method):
             require_no_overshoot(lr, self._rho(layer), layer.name)
         for layer, lr in moving:
             u, z = self.memory["u"][layer.name], self.memory["z"][layer.name]
-            layer.w.lerp_(u.sub(z, alpha=1 / self._rho(layer)), lr * self._rho(layer))
+            layer.w.lerp_(u.sub(z, alpha=1 / self._rho(layer)), self.pull_rate(layer, lr))
 
     def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Update u and z when the interval has passed."""
@@ -108,14 +108,22 @@ class ADMM(Method):
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return u = prox(w + z/ρ), or its k largest groups."""
-        w = layer.w.detach()
-        z = self.memory.get("z", {}).get(layer.name)
-        shifted = w if z is None else w.add(z, alpha=1 / self._rho(layer))
+        shifted = self.shifted(layer)
         if layer.sparsity is None:
             return layer.prox(shifted, self.prox_step(layer))
         magnitudes = layer.magnitudes(shifted)
         gone = smallest(magnitudes, min(round(layer.sparsity * magnitudes.numel()), magnitudes.numel() - 1))
         return shifted.masked_fill(layer.spread(gone), 0)
+
+    def shifted(self, layer: Layer) -> Tensor:
+        """Return w + z/ρ, of which u is made."""
+        w = layer.w.detach()
+        z = self.memory.get("z", {}).get(layer.name)
+        return w if z is None else w.add(z, alpha=1 / self._rho(layer))
+
+    def pull_rate(self, layer: Layer, lr: float) -> float:
+        """Return the share ηρ of its way to u − z/ρ that w makes in a step."""
+        return lr * self._rho(layer)
 
     def prox_step(self, layer: Layer) -> float:
         """Return 1/ρ."""
