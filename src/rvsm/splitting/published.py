@@ -112,9 +112,9 @@ class PublishedADMM(Published, ADMM):
 
     The threshold t is a quantile of the signed entries of v in each layer, not of their magnitudes: 60 % asked of
     symmetric weights gives about 20 % zeros, and a quantile below zero gives none. The pull sits in a nested loop
-    and so is made L times in each step, once for each of the L layers. u and z change at each step; with each epoch
-    they begin anew, at z = 0, where w is overwritten by u and momentum restarts. The paper says none of this. Kept
-    so that its numbers can be traced; not to be used otherwise.
+    and so is made L times in each step, once for each of the L layers. u and z change at each step; with each
+    epoch they begin anew, at z = 0, where w is overwritten by u and momentum restarts. The paper says none of
+    this. Kept so that its numbers can be traced; not to be used otherwise.
 
     Args:
         model: a module with convolutions.
