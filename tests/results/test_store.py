@@ -19,7 +19,7 @@ def runs(trained: dict[str, Path]) -> list[Run]:
 
 
 @pytest.fixture(scope="module")
-def line(trained: dict[str, Path]) -> dict[str, Any]:
+def real(trained: dict[str, Path]) -> dict[str, Any]:
     return summarize(Run(trained["l0"]))
 
 
@@ -94,11 +94,11 @@ def test_other_options_are_another_line(runs: list[Run], copy: Callable[..., Run
     ],
 )
 def test_damage_is_told_with_its_line(
-    damage: str | dict[str, Any], said: str, line: dict[str, Any], runs: list[Run], tmp_path: Path
+    damage: str | dict[str, Any], said: str, real: dict[str, Any], runs: list[Run], tmp_path: Path
 ) -> None:
     file = tmp_path / "a.jsonl"
-    bad = damage if isinstance(damage, str) else json.dumps({**line, **damage})
-    file.write_text(f"{json.dumps({**line, 'name': 'other'})}\n\n{bad}\n")
+    bad = damage if isinstance(damage, str) else json.dumps({**real, **damage})
+    file.write_text(f"{json.dumps({**real, 'name': 'other'})}\n\n{bad}\n")
     before = file.read_text()
     with pytest.raises(ValueError, match=said) as raised:
         read(file)
@@ -108,9 +108,9 @@ def test_damage_is_told_with_its_line(
     assert file.read_text() == before
 
 
-def test_two_lines_of_one_run(line: dict[str, Any], tmp_path: Path) -> None:
+def test_two_lines_of_one_run(real: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
-    file.write_text(f"{json.dumps(line)}\n{json.dumps(line)}\n")
+    file.write_text(f"{json.dumps(real)}\n{json.dumps(real)}\n")
     with pytest.raises(ValueError, match=r"lines 1 and 2 of .* are of one run \(l0, seed 0\)"):
         read(file)
 
@@ -154,9 +154,9 @@ json_values = st.recursive(
 
 
 @given(data=st.data())
-def test_whatever_is_in_a_line_it_is_read_or_refused(data: st.DataObject, line: dict[str, Any]) -> None:
-    key = data.draw(st.sampled_from(sorted(line)))
-    changed = {**line, key: data.draw(json_values)}
+def test_whatever_is_in_a_line_it_is_read_or_refused(data: st.DataObject, real: dict[str, Any]) -> None:
+    key = data.draw(st.sampled_from(sorted(real)))
+    changed = {**real, key: data.draw(json_values)}
     try:
         summary = summary_of(changed)
     except ValueError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
 from rvsm.cli.networks import bench, info, pack
-from rvsm.cli.results import collect
+from rvsm.cli.results import collect, results
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,11 +91,12 @@ def _resume(words: list[str]) -> int:
 def _compare(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, each on its share of cores")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="where table and page go (default: RUNS/comparison)")
     files, flags, options, helping = _split("compare", words, parser)
     if helping:
-        print("usage: rvsm compare FILE… [--seeds N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
+        print("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
         print("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
         print(parser.format_help().partition("\n\n")[2])
         print("Other options change all files; rvsm train --help lists them.")
@@ -104,8 +105,9 @@ def _compare(words: list[str]) -> int:
         raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
     if any(flag.partition("=")[0] == "--seed" for flag in flags):
         raise ValueError("compare runs each file with the seeds 0 to N-1; say --seeds N instead of --seed")
-    if options.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1 but is {options.seeds}")
+    for name in ("seeds", "jobs"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
     from rvsm.compare import compare
     from rvsm.config import read_config
 
@@ -116,6 +118,7 @@ def _compare(words: list[str]) -> int:
         runs=options.runs,
         out=options.out or options.runs / "comparison",
         console=_console(),
+        jobs=options.jobs,
     )
     print(page)
     return 0
@@ -181,6 +184,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (info, "say what is in a packed file: rvsm info FILE"),
     "collect": (collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
+    "results": (results, "make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…"),
     "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
 }
 EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}

@@ -1,4 +1,4 @@
-"""The commands about results: collect."""
+"""The commands about results: collect and results."""
 
 import argparse
 from pathlib import Path
@@ -21,4 +21,28 @@ def collect(words: list[str]) -> int:
 
     new, replaced = collect([Run(folder) for folder in options.runs], options.into)
     print(f"{options.into}: {new} new, {replaced} replaced")
+    return 0
+
+
+def results(words: list[str]) -> int:
+    """Make tables, verdicts and pictures from files of results."""
+    parser = argparse.ArgumentParser(
+        prog="rvsm results",
+        description="Write tables.md, verdicts.json, verdicts.md and pictures from files that rvsm collect made.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.jsonl", help="files of results")
+    parser.add_argument("--out", type=Path, help="the folder to write to (default: that of the first file)")
+    parser.add_argument(
+        "--docs", type=Path, metavar="FILE.md", help="rewrite the parts of a document between its comments"
+    )
+    parser.add_argument(
+        "--experiments", type=Path, default=Path("experiments"), metavar="DIR",
+        help="where the files of the experiments are (default: %(default)s)",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    from rvsm.results.render import render
+
+    out = options.out or options.files[0].parent
+    for file in render(options.files, out, docs=options.docs, experiments=options.experiments):
+        print(file)
     return 0

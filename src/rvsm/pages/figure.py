@@ -4,7 +4,7 @@ import base64
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,14 +53,14 @@ class Figure:
         """Return the same for narrow screens, if there is such a picture."""
         return None if self.phone is None else _sources(self._drawn(self.phone))
 
-    def save(self, folder: Path) -> list[Path]:
+    def save(self, folder: Path, formats: Sequence[str] = ("png", "pdf")) -> list[Path]:
         """Write the light picture as PNG and PDF, each in one piece, and return the files."""
         metadata: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"Creator": None, "CreationDate": None}}
         files = []
-        for ending, about in metadata.items():
+        for ending in formats:
             file = folder / f"{self.name}.{ending}"
             with replacing(file) as temporary, _drawing():
-                self._wide.savefig(temporary, format=ending, dpi=150, metadata=about)
+                self._wide.savefig(temporary, format=ending, dpi=150, metadata=metadata[ending])
             files.append(file)
         return files
 

@@ -1,0 +1,106 @@
+"""What all claims share: their words before the runs, and the words for numbers of runs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+
+from rvsm.report.numbers import Mean
+from rvsm.results.experiments import Experiment
+from rvsm.theory.verdict import Check, Verdict, check, judge
+
+Experiments = Mapping[str, Experiment]
+
+
+@dataclass(frozen=True)
+class Open:
+    """A claim that cannot be judged yet, and why."""
+
+    statement: str
+    where: str
+    claim: str
+    reason: str
+    verdict: str = "not run yet"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+Claim = Callable[[Experiments], Verdict | Open]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A claim before the runs are looked at: its key, its place in the paper, and its words."""
+
+    statement: str
+    where: str
+    claim: str
+
+    def open(self, reason: str) -> Open:
+        """Return that it cannot be judged."""
+        return Open(self.statement, self.where, self.claim, reason)
+
+    def without(self, names: Sequence[str], experiments: Experiments) -> Open | None:
+        """Return that it cannot be judged, if one of the experiments that it needs is missing."""
+        missing = [name for name in names if name not in experiments]
+        return self.open(f"needs {', '.join(missing)}") if missing else None
+
+    def judged(
+        self,
+        printed: Check,
+        evidence: str,
+        *,
+        correction: tuple[str, Check] | None = None,
+        mends: bool = False,
+    ) -> Verdict:
+        """Return the verdict that the checks give; `judge` says what the arguments mean."""
+        said, corrected = correction or (None, None)
+        return judge(
+            self.statement,
+            where=self.where,
+            claim=self.claim,
+            printed=printed,
+            evidence=evidence,
+            correction=said,
+            corrected=corrected,
+            mends=mends,
+        )
+
+
+def at_least(slack: Iterable[float]) -> Check:
+    """Return the check that no slack is below zero; NaN is a violation."""
+    return check(torch.tensor(list(slack), dtype=torch.float64))
+
+
+def more_than(slack: Iterable[float]) -> Check:
+    """Return the check that all are above zero: equal is not more.
+
+    >>> more_than([0.0, 2.0]).passed, at_least([0.0, 2.0]).passed, at_least([float("nan"), 2.0]).passed
+    (False, True, False)
+    """
+    return check(torch.tensor(list(slack), dtype=torch.float64), tolerance=-1e-9)
+
+
+def ratio(one: float, other: float) -> float:
+    """Return a ratio; NaN, which no check passes, where it has no meaning."""
+    return one / other if other > 0 and isfinite(one) else float("nan")
+
+
+def percent(mean: Mean | None) -> str:
+    """Return a share in percent, with its spread."""
+    return "–" if mean is None else f"{mean.text(100, 2)} %"
+
+
+def both(e: Experiment) -> str:
+    """Return an experiment's accuracy and zeros."""
+    return f"{e.name} {percent(e.accuracy)} with {percent(e.sparsity)} zeros"
+
+
+def not_yet(names: Iterable[str], experiments: Experiments) -> str:
+    """Return a half-sentence on those that are missing, or nothing."""
+    missing = [name for name in names if name not in experiments]
+    return f"; not run yet: {', '.join(missing)}" if missing else ""

@@ -1,0 +1,91 @@
+"""The claim that f(w) and f(u) behave very similarly."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from rvsm.results.claims.claim import Claim, Experiments, Open, Statement, at_least, not_yet, percent, ratio
+from rvsm.results.experiments import Experiment
+from rvsm.results.paper import PaperTable
+from rvsm.results.reading import Summary
+from rvsm.theory.verdict import Check, Verdict
+
+LOSS, ACCURACY = 0.1, 0.5
+"""What "very similar" is taken to mean: a tenth of the loss at w, and half a point of accuracy."""
+ROWS = {
+    "vgg16": ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-published", "vgg16-l0-unscaled"),
+    "resnet18": ("resnet18-rvsm-l0", "resnet18-rvsm-l0-published"),
+}
+"""The rows with a λ and a β. Where a sparsity was asked for, w = u at the end, and there is nothing to judge."""
+_UNSCALED = "-unscaled"
+
+
+def loss_of_u(table: PaperTable) -> Claim:
+    """Return the claim that loss and accuracy at u are those at w, for the RVSM rows of a table."""
+    rows = ROWS[table.network]
+    statement = Statement(
+        f"loss-of-u-{table.network}",
+        "Section 3.3",
+        "f(w) and f(u) behave very similarly on deep networks (here: the test losses differ by at most"
+        f" {100 * LOSS:g} % of that at w, and the accuracies by at most {ACCURACY} points).",
+    )
+
+    def claim(experiments: Experiments) -> Verdict | Open:
+        there = [experiments[name] for name in rows if name in experiments]
+        if not there:
+            return statement.open(f"needs one of {', '.join(rows)}")
+        return statement.judged(
+            _losses(there) & _accuracies(there),
+            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the share of what is allowed"
+            " that is left. Batch norm is estimated again for u, not for w.",
+            correction=_correction(there),
+            mends=True,
+        )
+
+    return claim
+
+
+def _correction(there: Sequence[Experiment]) -> tuple[str, Check] | None:
+    """Return what is true where the claim as printed is not; nothing if there is no such thing."""
+    losses = _losses(there)
+    if (losses & _accuracies(there)).passed or not isfinite(losses.margin):
+        return None
+    scaled = [e for e in there if not e.name.endswith(_UNSCALED)]
+    candidates = [("The accuracies agree, the losses do not.", _accuracies(there))]
+    if scaled and len(scaled) < len(there):
+        total = "where the total pull Σηβ is the paper's"
+        candidates.insert(0, (f"True {total}.", _losses(scaled) & _accuracies(scaled)))
+        candidates.append((f"The accuracies agree {total}, the losses do not.", _accuracies(scaled)))
+    return next(((said, one) for said, one in candidates if one.passed), None)
+
+
+def _losses(experiments: Sequence[Experiment]) -> Check:
+    return at_least(1 - ratio(abs(run.u.loss - run.w.loss), run.w.loss) / LOSS for run in _runs(experiments))
+
+
+def _accuracies(experiments: Sequence[Experiment]) -> Check:
+    return at_least(1 - round(100 * abs(run.u.accuracy - run.w.accuracy), 4) / ACCURACY for run in _runs(experiments))
+
+
+def _runs(experiments: Sequence[Experiment]) -> list[Summary]:
+    return [run for e in experiments for run in e.runs]
+
+
+def _told(e: Experiment) -> str:
+    """Return loss and accuracy at w and u, and where the validation losses were farthest apart."""
+    w, u = e.mean(lambda run: run.w.loss), e.mean(lambda run: run.u.loss)
+    assert w is not None
+    assert u is not None
+    said = (
+        f"{e.name}: test loss {w.text(digits=4)} at w and {u.text(digits=4)} at u, accuracy"
+        f" {percent(e.mean(lambda run: run.w.accuracy))} and {percent(e.accuracy)}"
+    )
+    columns = [e.first.curve.get(name, ()) for name in ("epoch", "w_loss", "u_loss")]
+    apart = [
+        (ratio(abs(u_loss - w_loss), w_loss), epoch)
+        for epoch, w_loss, u_loss in zip(*columns, strict=False)
+        if epoch is not None and w_loss and u_loss is not None
+    ]
+    if not apart:
+        return said
+    most, epoch = max(apart)
+    return f"{said}, validation losses at most {100 * most:.3g} % apart (epoch {epoch:g} of {e.first.epochs})"

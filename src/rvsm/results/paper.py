@@ -1,0 +1,113 @@
+"""The paper's two tables, and which experiment stands for which row."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper prints: the test accuracy and the share of zeros, in percent."""
+
+    accuracy: float
+    sparsity: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """An experiment, what it is called in a table and in a small picture, and the paper's figures if it has a row."""
+
+    experiment: str
+    label: str
+    short: str
+    printed: Printed | None
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table of the paper.
+
+    Attributes:
+        key: what it is called in our files.
+        title: its caption.
+        network: the network's key, which is how the names of its experiments begin.
+        called: the network's name.
+        setting: how the paper trained.
+        rows: the dense network first, against which accuracies are compared.
+
+    """
+
+    key: str
+    title: str
+    network: str
+    called: str
+    setting: str
+    rows: tuple[Row, ...]
+
+    @property
+    def base(self) -> Row:
+        """The row of the dense network."""
+        return self.rows[0]
+
+    def lost(self, row: Row) -> float | None:
+        """Return by how many points the paper's row is below its dense network."""
+        if row.printed is None or self.base.printed is None:
+            return None
+        return round(self.base.printed.accuracy - row.printed.accuracy, 2)
+
+
+_VGG_L0 = Printed(92.54, 86.89)
+_ADMM, _RVSM = Printed(94.84, 47.08), Printed(94.89, 93.70)
+
+TABLE_1 = PaperTable(
+    key="table-1",
+    title="Table 1: RVSM under different penalties, VGG-16 on CIFAR-10",
+    network="vgg16",
+    called="VGG-16",
+    setting="the whole network, λ = 1e-5, β = 1e-2, a = 1; epochs are not said",
+    rows=(
+        Row("vgg16-base", "base model", "base", Printed(93.82, 0.0)),
+        Row("vgg16-l1", "ℓ1", "ℓ1", Printed(93.7, 35.68)),
+        Row("vgg16-tl1", "Tℓ1", "Tℓ1", Printed(93.07, 63.34)),
+        Row("vgg16-l0", "ℓ0", "ℓ0", _VGG_L0),
+        Row("vgg16-l0-unscaled", "ℓ0, the paper's λ and β", "ℓ0, unscaled", _VGG_L0),
+        Row("vgg16-l0-published", "ℓ0, as the authors' scripts", "ℓ0, scripts", _VGG_L0),
+    ),
+)
+TABLE_2 = PaperTable(
+    key="table-2",
+    title="Table 2: ADMM and RVSM (ℓ0), ResNet-18 on CIFAR-10",
+    network="resnet18",
+    called="ResNet-18",
+    setting="the whole network, 200 epochs, λ = 1e-6, β = 8e-2; ADMM with 60 % and ρ = 1e-2; zeros over all weights",
+    rows=(
+        Row("resnet18-sgd", "SGD", "SGD", Printed(95.07, 0.0)),
+        Row("resnet18-admm", "ADMM, 60 % asked", "ADMM 60 %", _ADMM),
+        Row("resnet18-admm-published", "ADMM, as the authors' scripts", "ADMM, scripts", _ADMM),
+        Row("resnet18-rvsm-l0", "RVSM (ℓ0)", "RVSM", _RVSM),
+        Row("resnet18-rvsm-l0-published", "RVSM (ℓ0), as the authors' scripts", "RVSM, scripts", _RVSM),
+        Row("resnet18-admm-937", "ADMM, 93.7 % asked", "ADMM 93.7 %", None),
+        Row("resnet18-rvsm-l0-937", "RVSM (ℓ0), 93.7 % asked", "RVSM 93.7 %", None),
+        Row("resnet18-magnitude-937", "magnitude pruning, 93.7 % asked", "magnitude 93.7 %", None),
+    ),
+)
+TABLES = (TABLE_1, TABLE_2)
+
+
+SHORT = (
+    "“Scripts” is the method as the authors' scripts do it, “unscaled” has the paper's own λ and β, and a percentage is"
+    " the share of zeros that was asked for."
+)
+"""What the short names mean, for captions."""
+
+
+def label(experiment: str) -> str:
+    """Return what an experiment is called in tables and pictures.
+
+    >>> label("vgg16-tl1"), label("another")
+    ('Tℓ1', 'another')
+    """
+    return next((row.label for table in TABLES for row in table.rows if row.experiment == experiment), experiment)
+
+
+def is_of_the_paper(names: "set[str]") -> bool:
+    """Return whether experiments are a repetition of the paper's tables: one stands for a printed row."""
+    return any(row.printed is not None and row.experiment in names for table in TABLES for row in table.rows)

@@ -1,0 +1,77 @@
+"""How dense each layer is at the end, the rows of a table side by side."""
+
+from collections.abc import Mapping
+from math import log10
+
+from matplotlib.figure import Figure as Canvas
+
+from rvsm.pages import Figure
+from rvsm.report.pictures.panels import NARROW, WIDE, label
+from rvsm.results.experiments import Collection, Experiment
+from rvsm.results.paper import SHORT, PaperTable
+
+_LEAST = 1e-3  # the density of the palest cell
+
+
+def layers(table: PaperTable, collection: Collection) -> Figure | None:
+    """Draw the share of weights left in each layer, a column for each sparse row of a table."""
+    there = {row.short: e for row in table.rows if (e := collection.experiments.get(row.experiment)) and not e.dense}
+    shown = {name: found for name, e in there.items() if (found := densities(e))}
+    if not shown:
+        return None
+    names = list(dict.fromkeys(layer for found in shown.values() for layer in found))
+
+    def draw(canvas: Canvas) -> None:
+        axes = canvas.subplots()
+        shades = [[_shade(found.get(name)) for found in shown.values()] for name in names]
+        axes.imshow(shades, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+        small = canvas.get_figwidth() <= NARROW
+        for column, found in enumerate(shown.values()):
+            for row, name in enumerate(names):
+                if name in found:
+                    dark = _shade(found[name]) > 0.6
+                    axes.text(
+                        *(column, row, f"{100 * found[name]:.3g}"),
+                        ha="center",
+                        va="center",
+                        fontsize=6.5 if small else 8.5,
+                        color="white" if dark else "#1f2328",
+                    )
+        axes.set_xticks(range(len(shown)), list(shown), fontsize=6.5 if small else 8.5, rotation=45 if small else 0)
+        axes.set_yticks(range(len(names)), [label(name, 22) for name in names], fontsize=8)
+        axes.xaxis.tick_top()
+        axes.grid(visible=False)
+        axes.tick_params(length=0)
+        for spine in axes.spines.values():
+            spine.set_visible(False)
+
+    every = [(value, f"{layer} of {name}") for name, found in shown.items() for layer, value in found.items()]
+    several = any(len(e.runs) > 1 for e in there.values())
+    height = 0.7 + 0.21 * len(names)
+    return Figure(
+        f"{collection.name}-layers-{table.network}",
+        f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the top to"
+        f" the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
+        f" {_said(max(every))}. {SHORT}{' Mean over the seeds.' if several else ''}",
+        draw,
+        (WIDE, height),
+        (NARROW, height + 0.5),
+    )
+
+
+def densities(e: Experiment) -> dict[str, float]:
+    """Return the share of weights left in each layer; with several seeds, the mean."""
+    names = dict.fromkeys(name for run in e.runs for name in run.layers)
+    found: Mapping[str, list[float]] = {
+        name: [run.layers[name].density for run in e.runs if name in run.layers] for name in names
+    }
+    return {name: sum(values) / len(values) for name, values in found.items()}
+
+
+def _shade(density: float | None) -> float:
+    """Return how dark a cell is: by the logarithm, as most layers keep little."""
+    return 0.0 if not density else 0.85 * max(1 - log10(density) / log10(_LEAST), 0.0)
+
+
+def _said(one: tuple[float, str]) -> str:
+    return f"{one[1]} with {100 * one[0]:.3g} %"

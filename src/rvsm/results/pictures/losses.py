@@ -1,0 +1,60 @@
+"""The loss of w and of u in the course of training."""
+
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Series
+from rvsm.report.pictures.panels import curves, leftmost, lowest, panels, sizes
+from rvsm.results.experiments import Collection, Experiment
+from rvsm.results.paper import SHORT, PaperTable
+
+_TICKS = tuple(one * 10.0**power for power in range(-4, 5) for one in (1, 1.5, 2, 3, 5, 7))
+
+
+def losses(table: PaperTable, collection: Collection) -> Figure | None:
+    """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table."""
+    there = {row.short: e for row in table.rows if (e := collection.experiments.get(row.experiment)) and not e.dense}
+    shown = {name: e for name, e in there.items() if _series(e, "w_loss") and _series(e, "u_loss")}
+    if not shown:
+        return None
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(shown), width=2.1)
+        for axes, (name, e) in zip(drawn, shown.items(), strict=True):
+            curves(axes, _series(e, "w_loss"), colour="C0", line="-")
+            curves(axes, _series(e, "u_loss"), colour="C1", line="--")
+            axes.set_title(name)
+        drawn[0].set_yscale("log")
+        drawn[0].yaxis.set_major_locator(FixedLocator(_TICKS))
+        drawn[0].yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
+        drawn[0].yaxis.set_minor_locator(NullLocator())
+        drawn[0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        lowest(drawn, "epoch")
+        leftmost(drawn, "validation loss")
+        lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
+        canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
+
+    size, phone = sizes(len(shown), height=2.2, width=2.1)
+    several = any(len(e.runs) > 1 for e in shown.values())
+    return Figure(
+        f"{collection.name}-losses-{table.network}",
+        f"{table.called}: the loss on the validation images of the weights w (solid) and of the sparse network u"
+        " (dashed, batch norm estimated again), by epoch, on a logarithmic axis. The paper says that the two behave"
+        f" very similarly. {SHORT}{' Thin lines are single seeds, thick ones their mean.' if several else ''}",
+        draw,
+        size,
+        phone,
+    )
+
+
+def _series(e: Experiment, column: str) -> list[Series]:
+    """Return a column of the curve of each run that has it."""
+    found: list[Series] = []
+    for run in e.runs:
+        pairs = zip(run.curve.get("epoch", ()), run.curve.get(column, ()), strict=False)
+        series = [(epoch, loss) for epoch, loss in pairs if epoch is not None and loss is not None and loss > 0]
+        if series:
+            found.append(series)
+    return found

@@ -1,0 +1,105 @@
+"""Accuracy against zeros, ours and the paper's, each beside its own dense network."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
+
+from rvsm.pages import Figure
+from rvsm.report.pictures.panels import NARROW, WIDE, panels
+from rvsm.results.experiments import Collection, Difference
+from rvsm.results.paper import TABLES, PaperTable, Row
+
+_COLOURS = {"admm": "C0", "magnitude": "C6", "tl1": "C1", "l1": "C0", "l0": "C2"}
+"""By a word of the experiment's name, the first that fits."""
+_FORMS = {"published": "^", "unscaled": "D", "937": "s"}
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A row: zeros in percent and accuracy in points to the dense network, ours with its spread, and the paper's."""
+
+    row: Row
+    ours: tuple[float, float]
+    spread: float
+    paper: tuple[float, float] | None
+
+    @property
+    def colour(self) -> str:
+        words = self.row.experiment.split("-")
+        return next((tint for word, tint in _COLOURS.items() if word in words), "C5")
+
+    @property
+    def form(self) -> str:
+        return next((form for word, form in _FORMS.items() if self.row.experiment.endswith(f"-{word}")), "o")
+
+
+def tradeoff(collection: Collection) -> Figure | None:
+    """Draw what sparsity costs in accuracy; None unless a dense network and a sparse one were run."""
+    shown = {table: points for table in TABLES if (points := _points(table, collection))}
+    if not shown:
+        return None
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(shown), width=3.4, sharey=False)
+        for axes, (table, points) in zip(drawn, shown.items(), strict=True):
+            _draw(axes, table, points)
+
+    rows = max(map(len, shown.values()))
+    several = any(point.spread for points in shown.values() for point in points)
+    return Figure(
+        f"{collection.name}-accuracy-zeros",
+        "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table, against the"
+        " share of zeros. Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The"
+        " trainings are of different lengths and widths, so that only the shape may be compared."
+        + (
+            " Bars are one standard deviation over the seeds."
+            if several
+            else " One seed each: half a point may be chance."
+        ),
+        draw,
+        (WIDE, 3.8 + 0.2 * rows),
+        (NARROW, (3.6 + 0.2 * rows) * len(shown)),
+    )
+
+
+def _points(table: PaperTable, collection: Collection) -> list[_Point]:
+    base = collection.experiments.get(table.base.experiment)
+    if base is None:
+        return []
+    points = []
+    for row in table.rows[1:]:
+        if (e := collection.experiments.get(row.experiment)) is None:
+            continue
+        apart, lost = Difference.of(e.accuracy, base.accuracy), table.lost(row)
+        paper = None if row.printed is None or lost is None else (row.printed.sparsity, -lost)
+        points.append(_Point(row, (100 * e.sparsity.mean, apart.points), apart.spread or 0.0, paper))
+    return points
+
+
+def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
+    ink = mpl.rcParams["text.color"]
+    axes.axhline(0, color=ink, linewidth=0.8, linestyle=":")
+    hollow: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.8, "linewidth": 0}
+    for point in points:
+        axes.errorbar(
+            *point.ours,
+            yerr=point.spread or None,
+            fmt=point.form,
+            color=point.colour,
+            markersize=7,
+            capsize=3,
+            alpha=0.9,
+        )
+        if point.paper is not None:
+            axes.plot(*point.paper, "o", color=point.colour, **hollow)
+    handles = [Line2D([], [], color=p.colour, marker=p.form, linewidth=0, label=p.row.label) for p in points] + [
+        Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow)
+    ]
+    axes.set(title=table.called, xlabel="zeros among the sparsified weights, %", xlim=(-4, 104))
+    axes.set_ylabel("accuracy to dense, points")
+    axes.margins(y=0.15)
+    axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.19), fontsize=8.5)

@@ -1,0 +1,91 @@
+"""Write tables, verdicts and pictures of collections into a folder, and into a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rvsm.files import write_text
+from rvsm.pages import Figure
+from rvsm.results import verdicts
+from rvsm.results.claims import judged
+from rvsm.results.documents import marked, refresh
+from rvsm.results.experiments import collections
+from rvsm.results.paper import TABLES, is_of_the_paper
+from rvsm.results.pictures import pictures
+from rvsm.results.sources import sources
+from rvsm.results.tables import costs, networks, paper_table
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What comes of files of results.
+
+    Attributes:
+        parts: texts in Markdown by collection and name, such as "cpu/table-1".
+        verdicts: the verdicts of the collections that repeat the paper's tables, as JSON.
+        figures: the pictures.
+
+    """
+
+    parts: Mapping[str, str]
+    verdicts: str
+    figures: tuple[Figure, ...]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The text files by name."""
+        of_claims = {key: text for key, text in self.parts.items() if key.endswith("/verdicts")}
+        others = {key: text for key, text in self.parts.items() if key not in of_claims}
+        return {
+            "tables.md": "\n".join(marked(key, text) for key, text in others.items()),
+            "verdicts.md": "\n".join(marked(key, text) for key, text in of_claims.items()),
+            "verdicts.json": self.verdicts,
+        }
+
+
+def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rendering:
+    """Return what comes of files, without writing it.
+
+    Args:
+        files: of results, each of which is a collection.
+        experiments: the folder of the files that the experiments were run from.
+        folder: the name of the folder of results; documents are in a folder beside it.
+
+    """
+    parts: dict[str, str | None] = {}
+    claims, figures = {}, []
+    for c in collections(files):
+        run_from, drawn = sources(c, experiments), pictures(c)
+        figures += drawn
+        if is_of_the_paper(set(c.experiments)):
+            claims[c.name] = list(judged(c.experiments))
+            parts |= {f"{c.name}/{table.key}": paper_table(table, c, run_from) for table in TABLES}
+            parts[f"{c.name}/verdicts"] = verdicts.table(claims[c.name])
+        else:
+            parts[f"{c.name}/networks"] = networks(c, run_from)
+        parts[f"{c.name}/costs"] = costs(c)
+        parts[f"{c.name}/pictures"] = "\n\n".join(
+            f"![{figure.name}](../{folder}/pictures/{figure.name}.png)\n\n{figure.caption}" for figure in drawn
+        )
+    there = {key: text for key, text in parts.items() if text}
+    return Rendering(there, verdicts.as_json(claims), tuple(figures))
+
+
+def render(files: Sequence[Path], out: Path, *, docs: Path | None = None, experiments: Path) -> list[Path]:
+    """Write ``tables.md``, ``verdicts.json``, ``verdicts.md`` and ``pictures/`` into a folder, and return the files.
+
+    Args:
+        files: of results, each of which is a collection.
+        out: the folder.
+        docs: a document of which the parts between its comments are rewritten, too.
+        experiments: the folder of the files that the experiments were run from.
+
+    """
+    made = rendering(files, experiments=experiments, folder=out.resolve().name)
+    if docs is not None:
+        refresh(docs, made.parts)  # first, as it may be refused
+    written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
+    for name, text in made.files.items():
+        write_text(text, out / name)
+        written.append(out / name)
+    return written if docs is None else [*written, docs]

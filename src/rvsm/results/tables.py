@@ -1,0 +1,224 @@
+"""Tables in Markdown, each row with the experiment and the options that it came from."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rvsm.report.numbers import inside
+from rvsm.results.experiments import Collection, Difference, Experiment
+from rvsm.results.markdown import NOTHING, cell, difference, kilobytes, markdown, minutes, percent, points, times, whole
+from rvsm.results.paper import PaperTable, Row
+from rvsm.results.reading import Summary
+from rvsm.results.sources import Source
+
+Sources = Mapping[str, Source]
+
+BATCHES = (1, 16, 64)
+OURS = "rvsm"
+"""What a comparison of engines calls the sparse runtime."""
+METHODS = {"rvsm": "RVSM", "admm": "ADMM", "proxsgd": "proximal SGD", "magnitude": "magnitude pruning"}
+
+
+def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
+    """Return a table of the paper with our figures beside it; None if no experiment of it was run.
+
+    Args:
+        table: the paper's.
+        collection: ours.
+        sources: the files of the experiments.
+
+    """
+    ours = collection.experiments
+    known = {row.experiment for row in table.rows}
+    others = [Row(n, n, n, None) for n in ours if n.startswith(f"{table.network}-") and n not in known]
+    rows = [row for row in (*table.rows, *others) if row.experiment in ours]
+    if not rows:
+        return None
+    base = ours.get(table.base.experiment)
+    cells = [_paper_row(table, row, ours[row.experiment], base, sources) for row in rows]
+    head = (
+        "row",
+        *("paper: accuracy, %", "zeros, %", "to base"),
+        *("ours: accuracy of w, %", "of u, %", "to base", "zeros, %", "zeros of all, %"),
+        *("multiplications saved, %", "minutes", "seeds", "experiment"),
+    )
+    settings = dict.fromkeys(ours[row.experiment].setting for row in rows)
+    notes = [
+        f"The paper: {table.setting}. Ours: {cell('; '.join(settings))}.",
+        "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted over"
+        " the sparsified weights, and over all parameters.",
+        *_notes([ours[row.experiment] for row in rows], sources),
+    ]
+    return f"**{table.title}**\n\n{markdown(head, cells)}\n{' '.join(notes)}\n"
+
+
+def _paper_row(table: PaperTable, row: Row, e: Experiment, base: Experiment | None, sources: Sources) -> list[str]:
+    lost, printed = table.lost(row), row.printed
+    is_base = row.experiment == table.base.experiment
+    return [
+        cell(row.label),
+        NOTHING if printed is None else f"{printed.accuracy:.2f}",
+        NOTHING if printed is None else f"{printed.sparsity:.2f}",
+        NOTHING if lost is None or is_base else points(-lost),
+        percent(e.mean(lambda run: run.w.accuracy)),
+        percent(e.accuracy),
+        NOTHING if base is None or is_base else difference(Difference.of(e.accuracy, base.accuracy)),
+        percent(e.sparsity),
+        percent(e.mean(lambda run: run.sparsity_of_all)),
+        percent(e.mean(lambda run: run.multiplications_saved)),
+        minutes(e.mean(lambda run: run.minutes)),
+        str(len(e.runs)),
+        _source(e, sources),
+    ]
+
+
+def networks(collection: Collection, sources: Sources) -> str:
+    """Return the table of sparse networks beside the dense ones of the same shape: accuracy, size and speed."""
+    ours = collection.experiments
+    sparse = [e for e in ours.values() if not e.dense]
+    bases = {e.name: dense_of(e, ours) for e in sparse}
+    alone = [e for e in ours.values() if e.dense and e not in bases.values()]
+    rows = [_network_row(e, None if e.dense else bases[e.name], sources) for e in (*alone, *sparse)]
+    head = (
+        *("network", "method", "accuracy dense, %", "accuracy sparse, %", "zeros, %"),
+        *("file, kB", "packed, kB"),
+        *(f"speed at {batch}, ×" for batch in BATCHES),
+        *("minutes", "seeds", "experiment"),
+    )
+    notes = [
+        "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one."
+        if any(e.first.runtime for e in sparse)
+        else "",
+        *_speeds_told(sparse),
+        *_notes([*alone, *sparse, *(base for base in bases.values() if base)], sources),
+    ]
+    listed = markdown(head, rows, texts=("method", "experiment"))
+    return f"{listed}\n{' '.join(filter(None, notes))}".rstrip() + "\n"
+
+
+def dense_of(e: Experiment, others: Mapping[str, Experiment]) -> Experiment | None:
+    """Return the dense experiment with the same network and images, and as many epochs if there is a choice."""
+    alike = [
+        other
+        for other in others.values()
+        if other.dense
+        and inside(other.first.options, "model") == inside(e.first.options, "model")
+        and other.option("data", "name") == e.option("data", "name")
+    ]
+    return min(alike, key=lambda other: abs(other.first.epochs - e.first.epochs), default=None)
+
+
+def speedup(run: Summary, batch: int) -> tuple[float, str] | None:
+    """Return how many times faster the packed network is than the fastest other engine, and which that is."""
+    timings = [t for t in (run.runtime.engines if run.runtime else ()) if t.batch == batch]
+    ours = [t.milliseconds for t in timings if t.engine == OURS]
+    others = [(t.milliseconds, t.engine) for t in timings if t.engine != OURS]
+    if not ours or not others:
+        return None
+    fastest, engine = min(others)
+    return fastest / ours[0], engine
+
+
+def _network_row(e: Experiment, base: Experiment | None, sources: Sources) -> list[str]:
+    dense = e if e.dense else base
+    return [
+        cell(_network(e)),
+        cell(_method(e)),
+        NOTHING if dense is None else percent(dense.accuracy),
+        NOTHING if e.dense else percent(e.accuracy),
+        percent(e.sparsity),
+        kilobytes(e.mean(lambda run: run.file_bytes)),
+        kilobytes(e.mean(lambda run: run.runtime.file_bytes if run.runtime else None)),
+        *(times(e.mean(_speed_at(batch))) for batch in BATCHES),
+        minutes(e.mean(lambda run: run.minutes)),
+        str(len(e.runs)),
+        _source(e, sources) + ("" if base is None else f", {_source(base, sources)}"),
+    ]
+
+
+def _speed_at(batch: int) -> Callable[[Summary], float | None]:
+    def speed(run: Summary) -> float | None:
+        found = speedup(run, batch)
+        return None if found is None else found[0]
+
+    return speed
+
+
+def _speeds_told(experiments: Sequence[Experiment]) -> list[str]:
+    """Return what the speeds are against."""
+    engines: dict[str, None] = {}
+    threads: dict[str, None] = {}
+    for e in experiments:
+        for batch in BATCHES:
+            for run in e.runs:
+                if (found := speedup(run, batch)) is not None and run.runtime is not None:
+                    engines[found[1]] = None
+                    threads[str(run.runtime.threads)] = None
+    if not engines:
+        return []
+    return [
+        "Speed is that of the packed network in the sparse runtime, against the same network in the fastest dense"
+        f" engine at that size of batch ({cell(', '.join(engines))}; threads: {', '.join(threads)})."
+    ]
+
+
+def costs(collection: Collection) -> str:
+    """Return what the trainings cost, and on which machine."""
+    ours = collection.experiments
+    machines = dict.fromkeys(_machine(run) for e in ours.values() for run in e.runs)
+    head = ("experiment", "epochs", "minutes", "images per second", *(["machine"] if len(machines) > 1 else []))
+    rows = [
+        [
+            cell(e.name),
+            str(e.first.epochs),
+            minutes(e.mean(lambda run: run.minutes)),
+            whole(e.mean(lambda run: run.images_per_second)),
+            *([cell("; ".join(dict.fromkeys(map(_machine, e.runs))))] if len(machines) > 1 else []),
+        ]
+        for e in ours.values()
+    ]
+    spent = [run.minutes or 0.0 for e in ours.values() for run in e.runs]
+    where = f", on {cell(next(iter(machines)))}" if len(machines) == 1 else ""
+    runs = f"{len(spent)} run{'s' * (len(spent) != 1)}"
+    return f"{markdown(head, rows, texts=('machine',))}\n{runs}, {sum(spent) / 60:.1f} hours in all{where}.\n"
+
+
+def _machine(run: Summary) -> str:
+    about = run.about
+    threads = f"{about.get('threads', 'unknown')} thread{'s' * (about.get('threads') != 1)}"
+    versions = about.get("versions")
+    torch = f", torch {versions['torch']}" if isinstance(versions, Mapping) and "torch" in versions else ""
+    return f"{about.get('machine', 'unknown machine')}, {threads}, {about.get('precision', 'unknown precision')}{torch}"
+
+
+def _notes(experiments: Sequence[Experiment], sources: Sources) -> list[str]:
+    """Return how runs differ from their files, and how many of them there are."""
+    changed = {e.name: sources[e.name].changes for e in experiments}
+    notes = [
+        f"† {name} was run with other options than its file has: {', '.join(c)}." for name, c in changed.items() if c
+    ]
+    several = any(len(e.runs) > 1 for e in experiments)
+    spread = "± is one standard deviation over the seeds." if several else ""
+    single = "Where there is one seed, differences below half a point may be chance."
+    if all(len(e.runs) > 1 for e in experiments):
+        return [spread, *map(cell, notes)]
+    return [*filter(None, [spread]), single, *map(cell, notes)]
+
+
+def _source(e: Experiment, sources: Sources) -> str:
+    """Return an experiment's name as a link to its file, with the fingerprint of the options."""
+    found = sources[e.name]
+    name = cell(e.name) if found.path is None else f"[{cell(e.name)}](../{found.path})"
+    return f"{name} {e.config}{' †' if found.changes else ''}"
+
+
+def _network(e: Experiment) -> str:
+    width = e.option("model", "width")
+    return f"{e.option('model', 'name')}{'' if width is None else f', width {width}'}, {e.option('data', 'name')}"
+
+
+def _method(e: Experiment) -> str:
+    method, penalty = e.first.method, e.option("penalty", "name")
+    if e.dense:
+        return "dense"
+    name = METHODS.get(method.removesuffix("-published"), method)
+    scripts = ", as the authors' scripts" if method.endswith("-published") else ""
+    return f"{name}{'' if penalty is None else f' ({penalty})'}{scripts}"

@@ -1,0 +1,45 @@
+"""What is committed: each number of the page comes from a line of results, and each line from a file."""
+
+from pathlib import Path
+
+import pytest
+
+from rvsm.results.documents import refreshed
+from rvsm.results.experiments import collections
+from rvsm.results.render import Rendering, rendering
+from rvsm.results.sources import sources
+from rvsm.results.store import LARGEST
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "results").glob("*.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def made() -> Rendering:
+    return rendering(FILES, experiments=ROOT / "experiments", folder="results")
+
+
+def test_the_page_is_what_the_results_say(made: Rendering) -> None:
+    file = ROOT / "docs" / "results.md"
+    if not file.exists():
+        pytest.skip("docs/results.md is not written yet")
+    page = file.read_text(encoding="utf-8")
+    assert refreshed(page, made.parts) == page, "run: rvsm results results/*.jsonl --docs docs/results.md"
+
+
+def test_the_other_files_are_what_the_results_say(made: Rendering) -> None:
+    for name, text in made.files.items() if FILES else ():
+        assert (ROOT / "results" / name).read_text(encoding="utf-8") == text, f"run rvsm results: {name} is old"
+    for figure in made.figures:
+        picture = ROOT / "results" / "pictures" / f"{figure.name}.png"
+        assert picture.stat().st_size < 300_000
+
+
+def test_lines_come_from_files_of_experiments() -> None:
+    for collection in collections(FILES):
+        for name, source in sources(collection, ROOT / "experiments").items():
+            assert source.path is not None, f"{name} of results/{collection.name}.jsonl has no file in experiments/"
+
+
+def test_files_of_results_are_small() -> None:
+    assert all(file.stat().st_size <= LARGEST for file in FILES)

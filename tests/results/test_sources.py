@@ -1,0 +1,65 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rvsm.config import read_config
+from rvsm.results.experiments import Collection, grouped
+from rvsm.results.reading import summary_of
+from rvsm.results.sources import Source, sources
+
+FILE = """
+[method]
+name = "dense"
+[training]
+epochs = 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("cpu", "flagship"):
+        (tmp_path / "experiments" / name).mkdir(parents=True)
+    (tmp_path / "experiments" / "cpu" / "a.toml").write_text(FILE)
+    return tmp_path / "experiments"
+
+
+@pytest.fixture
+def collection(folder: Path, line: Callable[..., dict[str, Any]]) -> Callable[..., Collection]:
+    """Return what makes a collection of one run of the file a.toml, with flags."""
+
+    def made(*flags: str, name: str = "a") -> Collection:
+        config = read_config(folder / "cpu" / "a.toml", flags)
+        options = {key: value for key, value in config.table().items() if key not in ("name", "seed")}
+        return Collection("cpu", grouped([summary_of(line(name, config=config.fingerprint(), options=options))]))
+
+    return made
+
+
+def test_the_file_of_the_name(folder: Path, collection: Callable[..., Collection]) -> None:
+    assert sources(collection(), folder) == {"a": Source("experiments/cpu/a.toml")}
+    assert sources(collection(name="b"), folder) == {"b": Source(None)}
+    assert sources(collection(), folder / "nothing") == {"a": Source(None)}
+
+
+def test_the_folder_of_the_collection_comes_first(folder: Path, collection: Callable[..., Collection]) -> None:
+    (folder / "a.toml").write_text(FILE.replace("3", "4"))
+    (folder / "flagship" / "a.toml").write_text(FILE.replace("3", "5"))
+    assert sources(collection(), folder)["a"] == Source("experiments/cpu/a.toml")
+
+
+def test_changed_options_are_listed(folder: Path, collection: Callable[..., Collection]) -> None:
+    found = sources(collection("--training.epochs", "7", "--training.threads", "2"), folder)["a"]
+    assert found == Source("experiments/cpu/a.toml", ("training.epochs 3 → 7",))
+
+
+def test_what_belongs_to_a_machine_is_no_change(folder: Path, collection: Callable[..., Collection]) -> None:
+    assert sources(collection("--training.threads", "2", "--training.device", "cpu"), folder)["a"].changes == ()
+
+
+def test_a_file_that_cannot_be_read(folder: Path, collection: Callable[..., Collection]) -> None:
+    made = collection()
+    (folder / "cpu" / "a.toml").write_text('[method]\nname = "none"\n')
+    (said,) = sources(made, folder)["a"].changes
+    assert said.startswith("the options cannot be compared (unknown method.name 'none'")
