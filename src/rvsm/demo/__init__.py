@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from rvsm.bench import OURS, measure
-from rvsm.compare import run_all
 from rvsm.config import Config, config_of, differences, read_config
 from rvsm.records import Run, folder_of
 from rvsm.report import report, rows, table
+from rvsm.train import run_all
 
 BASELINES = ("PyTorch", "PyTorch, channels last")
 """What the packed networks are timed against here; ``rvsm bench`` has more engines, and takes longer."""

@@ -3,6 +3,7 @@
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.loading import load_network
+from rvsm.train.many import run_all
 from rvsm.train.recorder import StoppedError
 from rvsm.train.session import quoted, refuse_others, resume, start, start_or_resume, summary
 from rvsm.train.trainer import Trainer
@@ -16,6 +17,7 @@ __all__ = [
     "quoted",
     "refuse_others",
     "resume",
+    "run_all",
     "start",
     "start_or_resume",
     "summary",

@@ -1,0 +1,70 @@
+"""Run what is missing of several configurations: one after another, or several at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from rvsm.config import Config, build
+from rvsm.data import Dataset
+from rvsm.records import Run, folder_of
+from rvsm.train.at_once import run_at_once
+from rvsm.train.divergence import DivergenceError
+from rvsm.train.recorder import StoppedError
+from rvsm.train.session import refuse_others, start_or_resume, summary
+
+GOES_ON = "stopped; the same command goes on from here"
+
+
+def run_all(
+    configs: Sequence[Config],
+    *,
+    seeds: Iterable[int],
+    runs: Path,
+    console: Console,
+    brief: bool = False,
+    jobs: int = 1,
+) -> list[Run]:
+    """Train what is missing, and return all runs.
+
+    Args:
+        configs: what to train.
+        seeds: the seeds of each.
+        runs: the folder of the runs' folders.
+        console: where to print.
+        brief: print a line for each run only.
+        jobs: how many are trained at once, each with its share of the cores; always brief if there are several. On a
+            few cores that is faster than one after another, as small networks keep one core busier than two.
+
+    """
+    names = Counter(folder_of(runs, config.name, 0) for config in configs)
+    if twice := [config.name for config in configs if names[folder_of(runs, config.name, 0)] > 1]:
+        raise ValueError(f"two files make runs of the name {twice[0]!r}; give one of them a name of its own")
+    wanted = [(c, folder_of(runs, c.name, c.seed)) for seed in seeds for c in (c.with_seed(seed) for c in configs)]
+    for config, folder in wanted:
+        refuse_others(config, folder)
+    try:
+        if jobs > 1:
+            run_at_once(wanted, jobs, console)
+        else:
+            _one_by_one(wanted, console, brief=brief)
+    except StoppedError:
+        raise StoppedError(GOES_ON) from None
+    return [Run(folder) for _, folder in wanted]
+
+
+def _one_by_one(wanted: Sequence[tuple[Config, Path]], console: Console, *, brief: bool) -> None:
+    loaded: dict[str, Dataset] = {}
+    for number, (config, folder) in enumerate(wanted, 1):
+        finished = ", finished already" if (folder / "result.json").exists() else ""
+        title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{finished}"
+        console.print(title, highlight=False, markup=False, soft_wrap=True)
+        key = repr(config.data.table())
+        if key not in loaded:
+            loaded[key] = build.dataset(config)
+        try:
+            result = start_or_resume(config, folder, console, loaded[key], brief=brief)
+            console.print(f"    {summary(result)}", highlight=False, soft_wrap=True)
+        except DivergenceError as error:
+            console.print(f"    {error}", style="yellow", highlight=False, markup=False, soft_wrap=True)
