@@ -55,6 +55,22 @@ def test_tradeoff_is_to_the_own_dense_network(experiments: Make) -> None:
     assert "Bars are one standard deviation" in figure.caption
 
 
+def test_a_broken_network_does_not_press_the_others_together(experiments: Make) -> None:
+    c = Collection(
+        "cpu",
+        experiments(
+            vgg16_base={"accuracy": 0.85},
+            vgg16_l1={"accuracy": 0.84, "sparsity": 0.4},
+            vgg16_l0={"accuracy": 0.1, "sparsity": 0.9},
+        ),
+    )
+    figure = tradeoff(c)
+    assert figure is not None
+    assert figure._drawn(figure.size).axes[0].get_ylim()[0] > -5
+    assert {"ℓ1", "ℓ0: −75.0, not drawn"} <= set(shown(figure))
+    assert "their loss is in the legend" in figure.caption
+
+
 def test_losses_of_the_sparse_rows(experiments: Make) -> None:
     c = Collection("cpu", experiments(resnet18_sgd={}, resnet18_admm={}, resnet18_rvsm_l0_published={}))
     texts = shown(losses(TABLE_2, c))

@@ -25,7 +25,8 @@ def table(judged: Sequence[Judged]) -> str:
 
 
 def _margin(one: Judged) -> str:
-    return NOTHING if isinstance(one, Open) else f"{one.margin:.3g}".replace("-", "−")
+    """Return the margin; what is left of it after six digits is the tolerance by which equal is not more."""
+    return NOTHING if isinstance(one, Open) else f"{round(one.margin, 6) + 0.0:.3g}".replace("-", "−")
 
 
 def _why(one: Judged) -> str:

@@ -46,13 +46,16 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
             spine.set_visible(False)
 
     every = [(value, f"{layer} of {name}") for name, found in shown.items() for layer, value in found.items()]
+    blank = any(name not in found for found in shown.values() for name in names)
     several = any(len(e.runs) > 1 for e in there.values())
     height = 0.7 + 0.21 * len(names)
     return Figure(
         f"{collection.name}-layers-{table.network}",
         f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the top to"
         f" the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
-        f" {_said(max(every))}. {SHORT}{' Mean over the seeds.' if several else ''}",
+        f" {_said(max(every))}. {SHORT}"
+        f"{' A cell without a number is a layer that the method leaves alone.' if blank else ''}"
+        f"{' Mean over the seeds.' if several else ''}",
         draw,
         (WIDE, height),
         (NARROW, height + 0.5),

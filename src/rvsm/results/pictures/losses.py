@@ -10,8 +10,6 @@ from rvsm.report.pictures.panels import curves, leftmost, lowest, panels, sizes
 from rvsm.results.experiments import Collection, Experiment
 from rvsm.results.paper import SHORT, PaperTable
 
-_TICKS = tuple(one * 10.0**power for power in range(-4, 5) for one in (1, 1.5, 2, 3, 5, 7))
-
 
 def losses(table: PaperTable, collection: Collection) -> Figure | None:
     """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table."""
@@ -27,7 +25,7 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
             curves(axes, _series(e, "u_loss"), colour="C1", line="--")
             axes.set_title(name)
         drawn[0].set_yscale("log")
-        drawn[0].yaxis.set_major_locator(FixedLocator(_TICKS))
+        drawn[0].yaxis.set_major_locator(FixedLocator(_ticks(*drawn[0].get_ylim())))
         drawn[0].yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
         drawn[0].yaxis.set_minor_locator(NullLocator())
         drawn[0].xaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -47,6 +45,13 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
         size,
         phone,
     )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return round numbers on a logarithmic axis, the fewer of each decade the more decades there are."""
+    ratio = high / low
+    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if ratio < 8 else (1.0, 2.0, 5.0) if ratio < 40 else (1.0, 3.0)
+    return [step * 10.0**power for power in range(-6, 7) for step in steps]
 
 
 def _series(e: Experiment, column: str) -> list[Series]:

@@ -15,6 +15,8 @@ from rvsm.results.paper import TABLES, PaperTable, Row
 
 _COLOURS = {"admm": "C0", "magnitude": "C6", "tl1": "C1", "l1": "C0", "l0": "C2"}
 """By a word of the experiment's name, the first that fits."""
+_LOWEST = -10.0
+"""Points: a network that lost more has broken down, and would press the others together."""
 _FORMS = {"published": "^", "unscaled": "D", "937": "s"}
 
 
@@ -33,6 +35,15 @@ class _Point:
         return next((tint for word, tint in _COLOURS.items() if word in words), "C5")
 
     @property
+    def broken(self) -> bool:
+        return self.ours[1] < _LOWEST
+
+    @property
+    def label(self) -> str:
+        lost = f"{self.ours[1]:.1f}".replace("-", "−")
+        return f"{self.row.label}: {lost}, not drawn" if self.broken else self.row.label
+
+    @property
     def form(self) -> str:
         return next((form for word, form in _FORMS.items() if self.row.experiment.endswith(f"-{word}")), "o")
 
@@ -49,12 +60,14 @@ def tradeoff(collection: Collection) -> Figure | None:
             _draw(axes, table, points)
 
     rows = max(map(len, shown.values()))
+    broken = any(point.broken for points in shown.values() for point in points)
     several = any(point.spread for points in shown.values() for point in points)
     return Figure(
         f"{collection.name}-accuracy-zeros",
         "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table, against the"
         " share of zeros. Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The"
         " trainings are of different lengths and widths, so that only the shape may be compared."
+        f"{' Networks that lose more than ten points are not drawn: their loss is in the legend.' if broken else ''}"
         + (
             " Bars are one standard deviation over the seeds."
             if several
@@ -85,18 +98,19 @@ def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
     axes.axhline(0, color=ink, linewidth=0.8, linestyle=":")
     hollow: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.8, "linewidth": 0}
     for point in points:
-        axes.errorbar(
-            *point.ours,
-            yerr=point.spread or None,
-            fmt=point.form,
-            color=point.colour,
-            markersize=7,
-            capsize=3,
-            alpha=0.9,
-        )
+        if not point.broken:
+            axes.errorbar(
+                *point.ours,
+                yerr=point.spread or None,
+                fmt=point.form,
+                color=point.colour,
+                markersize=7,
+                capsize=3,
+                alpha=0.9,
+            )
         if point.paper is not None:
             axes.plot(*point.paper, "o", color=point.colour, **hollow)
-    handles = [Line2D([], [], color=p.colour, marker=p.form, linewidth=0, label=p.row.label) for p in points] + [
+    handles = [Line2D([], [], color=p.colour, marker=p.form, linewidth=0, label=p.label) for p in points] + [
         Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow)
     ]
     axes.set(title=table.called, xlabel="zeros among the sparsified weights, %", xlim=(-4, 104))
