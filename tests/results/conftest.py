@@ -81,7 +81,12 @@ def line() -> Callable[..., dict[str, Any]]:
             "layers": {"0.weight": {"shape": [4, 3, 3, 3], "density": 1 - sparsity}},
             "channel_norms": {"w": {"0.weight": [1.0, 0.5, 0.001, 0.2]}},
             "curve": {"epoch": [1, 2], "w_loss": [1.0, 0.5], "u_loss": [1.5, 0.5]},
-            "about": {"machine": "a processor", "threads": 1, "precision": "float32", "versions": {"torch": "2.13"}},
+            "about": {
+                "machine": "a processor",
+                "threads": 1,
+                "precision": "float32",
+                "versions": {"torch": "2.13"},
+            },
             **other,
         }
 

@@ -42,7 +42,8 @@ def test_claims_that_need_several_runs_are_open_with_one(key: str, experiments: 
 class TestLossOfU:
     def test_holds_with_the_share_that_is_left_as_margin(self, experiments: Make) -> None:
         found = verdict(
-            "loss-of-u-resnet18", experiments(resnet18_rvsm_l0={"sparsity": 0.9, **both((0.9, 0.901), (0.4, 0.43))})
+            "loss-of-u-resnet18",
+            experiments(resnet18_rvsm_l0={"sparsity": 0.9, **both((0.9, 0.901), (0.4, 0.43))}),
         )
         assert found.verdict == "holds"
         assert found.margin == pytest.approx(0.25)  # the loss differs by 7.5 of 10 %
@@ -290,7 +291,13 @@ def test_no_numbers_make_a_claim_raise(data: st.DataObject, line: Callable[..., 
     share = st.floats(0, 1)
     names = [
         *("vgg16-base", "vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),
-        *("resnet18-sgd", "resnet18-admm", "resnet18-admm-published", "resnet18-rvsm-l0", "resnet18-rvsm-l0-published"),
+        *(
+            "resnet18-sgd",
+            "resnet18-admm",
+            "resnet18-admm-published",
+            "resnet18-rvsm-l0",
+            "resnet18-rvsm-l0-published",
+        ),
         *("resnet18-admm-937", "resnet18-rvsm-l0-937"),
     ]
     chosen = data.draw(st.lists(st.sampled_from(names), unique=True))

@@ -41,7 +41,10 @@ def test_a_second_time_changes_nothing() -> None:
         ("<!-- results: cpu/table-3 -->\n<!-- end -->", "names no part; choose from table-1, table-2"),
         ("<!-- results: cpu/costs -->\ntext", r"<!-- results: cpu/costs --> has no end: put <!-- end -->"),
         ("<!-- results: cpu/costs -->\n<!-- results: cpu/table-1 -->\n<!-- end -->", "has no end"),
-        ("<!-- results cpu/costs -->\n<!-- end -->", "expected a line such as .* but found '<!-- results cpu/costs"),
+        (
+            "<!-- results cpu/costs -->\n<!-- end -->",
+            "expected a line such as .* but found '<!-- results cpu/costs",
+        ),
         ("  <!-- results: cpu/costs -->\n<!-- end -->", "expected a line such as"),
     ],
 )

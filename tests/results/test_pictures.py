@@ -68,7 +68,7 @@ def test_a_broken_network_does_not_press_the_others_together(experiments: Make) 
     assert figure is not None
     assert figure._drawn(figure.size).axes[0].get_ylim()[0] > -5
     assert {"ℓ1", "ℓ0: −75.0, not drawn"} <= set(shown(figure))
-    assert "their loss is in the legend" in figure.caption
+    assert "are only in the legend, with their loss." in figure.caption
 
 
 def test_losses_of_the_sparse_rows(experiments: Make) -> None:

@@ -51,8 +51,10 @@ def test_table_1_to_the_letter(experiments: Make) -> None:
         " [vgg16-tl1](../experiments/cpu/vgg16-tl1.toml) 0123abcd |\n"
         "\n"
         "The paper: the whole network, λ = 1e-5, β = 1e-2, a = 1; epochs are not said. Ours: vgg16 at width 0.25,"
-        " 2 epochs of batches of 128, cifar10. “To base” is the difference of u to the dense network of the same table,"
-        " in points. Zeros are counted over the sparsified weights, and over all parameters. Where there is one seed,"
+        " 2 epochs of batches of 128, cifar10. “To base” is the difference of u to the dense network of the same"
+        " table,"
+        " in points. Zeros are counted over the sparsified weights, and over all parameters. Where there is one"
+        " seed,"
         " differences below half a point may be chance.\n"
     )
     assert paper_table(TABLE_2, c, files(c)) is None
@@ -120,9 +122,12 @@ class TestNetworks:
             "| fastnet, width 0.25, cifar10 | RVSM | 93.00 | 92.00 | 95.00 | 8,000 | 52 | 3.0 | – | 1.6 | 30 | 1 |"
             " fastnet-rvsm-l0-95 0123abcd, fastnet-dense 0123abcd |\n"
             "\n"
-            "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one. Speed is"
-            " that of the packed network in the sparse runtime, against the same network in the fastest dense engine"
-            " at that size of batch (OpenVINO, PyTorch; threads: 1). Where there is one seed, differences below half a"
+            "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one. Speed"
+            " is"
+            " that of the packed network in the sparse runtime, against the same network in the fastest dense"
+            " engine"
+            " at that size of batch (OpenVINO, PyTorch; threads: 1). Where there is one seed, differences below"
+            " half a"
             " point may be chance.\n"
         )
 

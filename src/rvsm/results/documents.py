@@ -1,6 +1,6 @@
 """Parts of a document that are made from results, between comments that name them.
 
-``<!-- results: cpu/table-1 -->`` begins the table of that name of the collection ``cpu``, and ``<!-- end -->`` ends it.
+``<!-- results: cpu/table-1 -->`` begins that table of the collection ``cpu``; ``<!-- end -->`` ends it.
 """
 
 import re

@@ -89,7 +89,8 @@ def grouped(summaries: Iterable[Summary], where: str = "the file") -> dict[str, 
         configs = {run.config for run in runs[summary.name]}
         if len(configs) > 1:
             raise ValueError(
-                f"{where} has runs called {summary.name} with different options ({', '.join(sorted(configs))}); remove"
+                f"{where} has runs called {summary.name} with different options ({', '.join(sorted(configs))});"
+                " remove"
                 " the lines of one of them, or collect it into another file"
             )
     return {
@@ -119,14 +120,16 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Whether it is more than chance may do: more than the seeds spread, or half a point if there is but one."""
+        """Whether it is more than chance may do: than the seeds spread, or half a point if there is but one."""
         return abs(self.points) > self.spread if self.spread is not None else abs(self.points) >= UNKNOWN_SPREAD
 
     def __str__(self) -> str:
         said = f"{self.points:+.2f} points".replace("-", "−")
         if self.spread is not None:
             said += f" (seeds spread by {self.spread:.2f})"
-        return said if self.told_apart else f"{said}, not told apart{'' if self.spread is not None else ' by one seed'}"
+        if self.told_apart:
+            return said
+        return f"{said}, not told apart{' by one seed' if self.spread is None else ''}"
 
 
 UNKNOWN_SPREAD = 0.5

@@ -13,7 +13,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Row:
-    """An experiment, what it is called in a table and in a small picture, and the paper's figures if it has a row."""
+    """An experiment, what it is called in a table and in a small picture, and the paper's figures, if any."""
 
     experiment: str
     label: str
@@ -77,7 +77,7 @@ TABLE_2 = PaperTable(
     title="Table 2: ADMM and RVSM (ℓ0), ResNet-18 on CIFAR-10",
     network="resnet18",
     called="ResNet-18",
-    setting="the whole network, 200 epochs, λ = 1e-6, β = 8e-2; ADMM with 60 % and ρ = 1e-2; zeros over all weights",
+    setting="the whole network, 200 epochs, λ = 1e-6, β = 8e-2; ADMM with 60 % and ρ = 1e-2; zeros of all weights",
     rows=(
         Row("resnet18-sgd", "SGD", "SGD", Printed(95.07, 0.0)),
         Row("resnet18-admm", "ADMM, 60 % asked", "ADMM 60 %", _ADMM),
@@ -93,7 +93,8 @@ TABLES = (TABLE_1, TABLE_2)
 
 
 SHORT = (
-    "“Scripts” is the method as the authors' scripts do it, “unscaled” has the paper's own λ and β, and a percentage is"
+    "“Scripts” is the method as the authors' scripts do it, “unscaled” has the paper's own λ and β, and a"
+    " percentage is"
     " the share of zeros that was asked for."
 )
 """What the short names mean, for captions."""

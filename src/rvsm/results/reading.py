@@ -127,7 +127,7 @@ def summary_of(line: Any) -> Summary:
         raise ValueError("it should be an object")
     if line.get("format") != FORMAT:
         raise ValueError(f"its format is {line.get('format')!r}, but {FORMAT} is the only one that is known")
-    norms_w = _norms(line, "w")
+    norms_w, saved = _norms(line, "w"), "multiplications_saved"
     return Summary(
         name=_text(line, "name"),
         config=_text(line, "config"),
@@ -142,7 +142,7 @@ def summary_of(line: Any) -> Summary:
         weights=_whole(line, "weights"),
         parameters=_whole(line, "parameters"),
         nonzeros=_whole(line, "nonzeros"),
-        multiplications_saved=None if _absent(line, "multiplications_saved") else _share(line, "multiplications_saved"),
+        multiplications_saved=None if _absent(line, saved) else _share(line, saved),
         minutes=_positive(line, "minutes"),
         images_per_second=_positive(line, "images_per_second"),
         layers={name: _layer(layer, name) for name, layer in _table(line, "layers").items()},
@@ -173,7 +173,8 @@ def _timing(found: Any) -> Timing:
 def _test(line: Any, of: str) -> Test:
     loss = number(line, "test", of, "loss", low=0.0)
     if loss is None and not _absent(line, "test", of, "loss"):
-        raise ValueError(f"test.{of}.loss should be a number ≥ 0, or null, but is {inside(line, 'test', of, 'loss')!r}")
+        found = inside(line, "test", of, "loss")
+        raise ValueError(f"test.{of}.loss should be a number ≥ 0, or null, but is {found!r}")
     return Test(_share(line, "test", of, "accuracy"), nan if loss is None else loss)
 
 

@@ -72,7 +72,7 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
 
 
 def render(files: Sequence[Path], out: Path, *, docs: Path | None = None, experiments: Path) -> list[Path]:
-    """Write ``tables.md``, ``verdicts.json``, ``verdicts.md`` and ``pictures/`` into a folder, and return the files.
+    """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
 
     Args:
         files: of results, each of which is a collection.

@@ -30,7 +30,7 @@ class Source:
 
 
 def sources(collection: Collection, folder: Path) -> dict[str, Source]:
-    """Return the file of each experiment: the one of its name, in the folder of its collection if there are several.
+    """Return the file of each experiment: the one of its name, in the folder of its collection if it can be.
 
     Args:
         collection: the experiments; its name is also that of a folder.

@@ -29,7 +29,7 @@ def read(path: Path) -> list[Summary]:
 def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
     """Add finished runs to a file, and return how many lines are new and how many were replaced.
 
-    A line of the same name, options and seed is replaced where it stands; the others stay as they are, to the letter.
+    A line of the same name, options and seed is replaced where it stands; the others stay, to the letter.
     """
     if into.suffix != ".jsonl":
         raise ValueError(f"{into} should end in .jsonl, as it is a file of JSON lines")

@@ -4,7 +4,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rvsm.report.numbers import inside
 from rvsm.results.experiments import Collection, Difference, Experiment
-from rvsm.results.markdown import NOTHING, cell, difference, kilobytes, markdown, minutes, percent, points, times, whole
+from rvsm.results.markdown import (
+    NOTHING,
+    cell,
+    difference,
+    kilobytes,
+    markdown,
+    minutes,
+    percent,
+    points,
+    times,
+    whole,
+)
 from rvsm.results.paper import PaperTable, Row
 from rvsm.results.reading import Summary
 from rvsm.results.sources import Source
@@ -43,7 +54,8 @@ def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> 
     settings = dict.fromkeys(ours[row.experiment].setting for row in rows)
     notes = [
         f"The paper: {table.setting}. Ours: {cell('; '.join(settings))}.",
-        "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted over"
+        "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted"
+        " over"
         " the sparsified weights, and over all parameters.",
         *_notes([ours[row.experiment] for row in rows], sources),
     ]
@@ -127,14 +139,16 @@ def _network_row(e: Experiment, base: Experiment | None, sources: Sources) -> li
         percent(e.sparsity),
         kilobytes(e.mean(lambda run: run.file_bytes)),
         kilobytes(e.mean(lambda run: run.runtime.file_bytes if run.runtime else None)),
-        *(times(e.mean(_speed_at(batch))) for batch in BATCHES),
+        *(times(e.mean(speed_at(batch))) for batch in BATCHES),
         minutes(e.mean(lambda run: run.minutes)),
         str(len(e.runs)),
         _source(e, sources) + ("" if base is None else f", {_source(base, sources)}"),
     ]
 
 
-def _speed_at(batch: int) -> Callable[[Summary], float | None]:
+def speed_at(batch: int) -> Callable[[Summary], float | None]:
+    """Return what tells the speed of a run at a size of batches, if it was measured."""
+
     def speed(run: Summary) -> float | None:
         found = speedup(run, batch)
         return None if found is None else found[0]
@@ -186,14 +200,17 @@ def _machine(run: Summary) -> str:
     threads = f"{about.get('threads', 'unknown')} thread{'s' * (about.get('threads') != 1)}"
     versions = about.get("versions")
     torch = f", torch {versions['torch']}" if isinstance(versions, Mapping) and "torch" in versions else ""
-    return f"{about.get('machine', 'unknown machine')}, {threads}, {about.get('precision', 'unknown precision')}{torch}"
+    machine, precision = about.get("machine", "unknown machine"), about.get("precision", "unknown precision")
+    return f"{machine}, {threads}, {precision}{torch}"
 
 
 def _notes(experiments: Sequence[Experiment], sources: Sources) -> list[str]:
     """Return how runs differ from their files, and how many of them there are."""
     changed = {e.name: sources[e.name].changes for e in experiments}
     notes = [
-        f"† {name} was run with other options than its file has: {', '.join(c)}." for name, c in changed.items() if c
+        f"† {name} was run with other options than its file has: {', '.join(found)}."
+        for name, found in changed.items()
+        if found
     ]
     several = any(len(e.runs) > 1 for e in experiments)
     spread = "± is one standard deviation over the seeds." if several else ""

@@ -19,7 +19,7 @@ def as_json(judged: Mapping[str, Sequence[Judged]]) -> str:
 def table(judged: Sequence[Judged]) -> str:
     """Return a row for each claim, and below the table its words and the numbers that the verdict comes from."""
     rows = [[cell(one.statement), cell(one.where), one.verdict, _margin(one)] for one in judged]
-    details = [f"- **{cell(one.statement)}**: {cell(one.claim)} *{_upper(one.verdict)}*: {_why(one)}" for one in judged]
+    details = [f"- **{cell(v.statement)}**: {cell(v.claim)} *{_upper(v.verdict)}*: {_why(v)}" for v in judged]
     listed = markdown(("claim", "where", "verdict", "margin"), rows, texts=("where", "verdict"))
     return "\n".join([listed, *details]) + "\n"
 

@@ -1,7 +1,7 @@
 """The paper's claims about deep networks, each a function of the experiments that returns a verdict.
 
-A claim is told in numbers: what "very similar" or "much better" is taken to mean is part of its text, and was fixed
-before any run was looked at. Where the runs are missing, the claim is `Open`.
+A claim is told in numbers: what "very similar" or "much better" is taken to mean is part of its text, and was
+fixed before any run was looked at. Where the runs are missing, the claim is `Open`.
 """
 
 from collections.abc import Iterator

@@ -9,14 +9,15 @@ ROWS = ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "resnet18-rvsm-l0")
 
 
 def accuracy_kept(table: PaperTable) -> Claim:
-    """Return the claim that RVSM loses no more accuracy to the dense network than the paper's rows of a table do."""
+    """Return the claim that RVSM loses no more to the dense network than in the rows of a paper's table."""
     base = table.base.experiment
     allowed = {row.experiment: lost for row in table.rows if row.experiment in ROWS and (lost := table.lost(row))}
     printed = ", ".join(f"{label(name)} {lost:.2f}" for name, lost in allowed.items())
     statement = Statement(
         f"accuracy-kept-{table.network}",
         f"Section 6, {table.title.partition(':')[0]}",
-        "RVSM maintains very good accuracy (here: it loses at most as many points to the dense network as in the paper:"
+        "RVSM maintains very good accuracy (here: it loses at most as many points to the dense network as in the"
+        " paper:"
         f" {printed}).",
     )
 
@@ -29,7 +30,8 @@ def accuracy_kept(table: PaperTable) -> Claim:
         listed = "; ".join(f"{label(name)} {of} (paper: −{allowed[name]:.2f})" for name, of in gained.items())
         return statement.judged(
             at_least(allowed[name] + of.points for name, of in gained.items()),
-            f"{label(base)} {percent(dense)}; {listed}{not_yet(allowed, experiments)}. The margin is in points. The"
+            f"{label(base)} {percent(dense)}; {listed}{not_yet(allowed, experiments)}. The margin is in points."
+            " The"
             f" training is not the paper's: {experiments[base].setting}.",
         )
 

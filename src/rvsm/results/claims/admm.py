@@ -18,7 +18,8 @@ def against_admm(experiments: Experiments) -> Verdict | Open:
     statement = Statement(
         "rvsm-admm-published",
         _WHERE,
-        "RVSM promotes much better sparsity than ADMM (93.70 % vs. 47.08 %) and has slightly better performance (here:"
+        "RVSM promotes much better sparsity than ADMM (93.70 % vs. 47.08 %) and has slightly better performance"
+        " (here:"
         f" at least {MUCH} points more zeros, half of the paper's difference, and no less accuracy).",
     )
     if (missing := statement.without(_PUBLISHED, experiments)) is not None:
@@ -28,7 +29,8 @@ def against_admm(experiments: Experiments) -> Verdict | Open:
     accuracy = Difference.of(rvsm.accuracy, admm.accuracy)
     return statement.judged(
         at_least([zeros - MUCH, accuracy.points]),
-        f"as the authors' scripts do it: {both(rvsm)}; {both(admm)}; {zeros:+.2f} points of zeros; accuracy {accuracy}."
+        f"as the authors' scripts do it: {both(rvsm)}; {both(admm)}; {zeros:+.2f} points of zeros; accuracy"
+        f" {accuracy}."
         f"{_as_written(experiments)} The margin is in points.",
         correction=_what_was_asked(experiments),
     )
@@ -47,8 +49,10 @@ def _what_was_asked(experiments: Experiments) -> tuple[str, Check] | None:
         return None
     also = "" if plain is None else f", and asked for 60 % it has {percent(plain.sparsity)}"
     return (
-        "The difference in zeros is not the method's: it is set by the 60 % that were asked for, and by a percentile of"
-        f" signed weights. Asked for 93.7 %, ADMM has {percent(asked.sparsity)} zeros{also}. At equal sparsity, see"
+        "The difference in zeros is not the method's: it is set by the 60 % that were asked for, and by a"
+        " percentile of"
+        f" signed weights. Asked for 93.7 %, ADMM has {percent(asked.sparsity)} zeros{also}. At equal sparsity,"
+        " see"
         " rvsm-admm-equal-sparsity.",
         at_least([EQUAL - 100 * abs(asked.sparsity.mean - 0.937)]),
     )
@@ -69,7 +73,9 @@ def at_equal_sparsity(experiments: Experiments) -> Verdict | Open:
         return statement.open(f"the two differ by {apart:.2f} points of zeros, so that they cannot be compared")
     accuracy = Difference.of(rvsm.accuracy, admm.accuracy)
     pruned = experiments.get("resnet18-magnitude-937")
-    also = "" if pruned is None else f"; {both(pruned)}; RVSM − it is {Difference.of(rvsm.accuracy, pruned.accuracy)}"
+    also = ""
+    if pruned is not None:
+        also = f"; {both(pruned)}; RVSM − it is {Difference.of(rvsm.accuracy, pruned.accuracy)}"
     return statement.judged(
         at_least([accuracy.points]),
         f"{both(rvsm)}; {both(admm)}; RVSM − ADMM is {accuracy}{also}. The margin is in points.",

@@ -13,7 +13,7 @@ SMALL = 0.01
 
 @dataclass(frozen=True)
 class Channels:
-    """How many output channels of u are zero, and how many are small but not zero; with several seeds, the mean."""
+    """How many output channels of u are zero, and how many small but not zero; with several seeds, the mean."""
 
     zero: float
     small: float
@@ -45,8 +45,10 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
     statement = Statement(
         f"admm-channels-{kind}",
         "Section 3.3; Section 6, in the source only",
-        "ADMM has many channels with very small norms, but not as many with zero norms, as the multiplier z reduces"
-        " the sparsity (here, of the output channels of u: fewer are zero than with RVSM, and fewer are zero than have"
+        "ADMM has many channels with very small norms, but not as many with zero norms, as the multiplier z"
+        " reduces"
+        " the sparsity (here, of the output channels of u: fewer are zero than with RVSM, and fewer are zero"
+        " than have"
         f" a norm below {100 * SMALL:g} % of the layer's largest but not zero).",
     )
 
@@ -59,7 +61,10 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
         fewer, crowd = more_than([ours.zero - theirs.zero]), more_than([theirs.small - theirs.zero])
         half = {
             (True, False): ("ADMM has fewer zero channels than RVSM, but no crowd of small ones.", fewer),
-            (False, True): ("ADMM has more small channels than zero ones, but no fewer zero ones than RVSM.", crowd),
+            (False, True): (
+                "ADMM has more small channels than zero ones, but no fewer zero ones than RVSM.",
+                crowd,
+            ),
         }
         return statement.judged(
             fewer & crowd,

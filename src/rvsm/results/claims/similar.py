@@ -35,7 +35,8 @@ def loss_of_u(table: PaperTable) -> Claim:
             return statement.open(f"needs one of {', '.join(rows)}")
         return statement.judged(
             _losses(there) & _accuracies(there),
-            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the share of what is allowed"
+            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the share of what is"
+            " allowed"
             " that is left. Batch norm is estimated again for u, not for w.",
             correction=_correction(there),
             mends=True,
@@ -63,7 +64,8 @@ def _losses(experiments: Sequence[Experiment]) -> Check:
 
 
 def _accuracies(experiments: Sequence[Experiment]) -> Check:
-    return at_least(1 - round(100 * abs(run.u.accuracy - run.w.accuracy), 4) / ACCURACY for run in _runs(experiments))
+    points = [100 * abs(run.u.accuracy - run.w.accuracy) for run in _runs(experiments)]
+    return at_least(1 - round(apart, 4) / ACCURACY for apart in points)
 
 
 def _runs(experiments: Sequence[Experiment]) -> list[Summary]:

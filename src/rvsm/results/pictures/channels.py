@@ -60,8 +60,10 @@ def channels(collection: Collection) -> Figure | None:
     return Figure(
         f"{collection.name}-channels",
         "ResNet-18: the norms of all output channels, each divided by the largest of its layer, sorted: weights w"
-        " (solid) and sparse network u (dashed). Shaded is the share of channels of u that are zero; the dotted line is"
-        f" {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many channels with very small"
+        " (solid) and sparse network u (dashed). Shaded is the share of channels of u that are zero; the dotted"
+        " line is"
+        f" {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many channels with very"
+        " small"
         " norms but not as many with zero norms; the figure itself is left out there."
         f"{' Of several seeds, the lines show the first.' if any(len(e.runs) > 1 for e in shown) else ''}",
         draw,
@@ -76,5 +78,5 @@ def relative(norms: Mapping[str, Sequence[float]]) -> list[float]:
     >>> relative({"a": [1.0, 4.0], "b": [0.0, 0.0]})
     [1.0, 0.25, 0.0, 0.0]
     """
-    found = [norm / largest if (largest := max(layer)) else 0.0 for layer in norms.values() if layer for norm in layer]
-    return sorted(found, reverse=True)
+    found = [(norm, max(layer)) for layer in norms.values() for norm in layer]
+    return sorted((norm / largest if largest else 0.0 for norm, largest in found), reverse=True)

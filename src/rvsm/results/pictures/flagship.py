@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Figure
 from rvsm.report.pictures.panels import NARROW, WIDE, label, panels
 from rvsm.results.experiments import Collection, Experiment
-from rvsm.results.tables import BATCHES, dense_of, speedup
+from rvsm.results.tables import BATCHES, dense_of, speed_at
 
 
 def flagship(collection: Collection) -> Figure | None:
@@ -32,7 +32,8 @@ def flagship(collection: Collection) -> Figure | None:
         f"{collection.name}-accuracy-speed",
         "Test accuracy of the sparse network (filled) and of the dense one of the same shape (hollow)."
         + (
-            " Right (below, on a phone): how many times faster the packed network runs than the same network in the"
+            " Right (below, on a phone): how many times faster the packed network runs than the same network in"
+            " the"
             " fastest dense engine tried, by the size of batches; at the dotted line they are equally fast."
             if timed
             else ""
@@ -65,11 +66,8 @@ def _named(axes: Axes, value: float, place: int, text: str, *, below: bool) -> N
 
 
 def _speeds(e: Experiment) -> dict[int, float]:
-    return {
-        batch: mean.mean
-        for batch in BATCHES
-        if (mean := e.mean(lambda run, batch=batch: (speedup(run, batch) or (None,))[0])) is not None  # type: ignore[misc]
-    }
+    means = {batch: e.mean(speed_at(batch)) for batch in BATCHES}
+    return {batch: mean.mean for batch, mean in means.items() if mean is not None}
 
 
 def _bars(axes: Axes, sparse: list[Experiment], speeds: dict[str, dict[int, float]]) -> None:

@@ -15,7 +15,8 @@ _LEAST = 1e-3  # the density of the palest cell
 
 def layers(table: PaperTable, collection: Collection) -> Figure | None:
     """Draw the share of weights left in each layer, a column for each sparse row of a table."""
-    there = {row.short: e for row in table.rows if (e := collection.experiments.get(row.experiment)) and not e.dense}
+    ours = collection.experiments
+    there = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
     shown = {name: found for name, e in there.items() if (found := densities(e))}
     if not shown:
         return None
@@ -37,7 +38,8 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
                         fontsize=6.5 if small else 8.5,
                         color="white" if dark else "#1f2328",
                     )
-        axes.set_xticks(range(len(shown)), list(shown), fontsize=6.5 if small else 8.5, rotation=45 if small else 0)
+        size = 6.5 if small else 8.5
+        axes.set_xticks(range(len(shown)), list(shown), fontsize=size, rotation=45 if small else 0)
         axes.set_yticks(range(len(names)), [label(name, 22) for name in names], fontsize=8)
         axes.xaxis.tick_top()
         axes.grid(visible=False)
@@ -51,7 +53,8 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
     height = 0.7 + 0.21 * len(names)
     return Figure(
         f"{collection.name}-layers-{table.network}",
-        f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the top to"
+        f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the"
+        " top to"
         f" the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
         f" {_said(max(every))}. {SHORT}"
         f"{' A cell without a number is a layer that the method leaves alone.' if blank else ''}"

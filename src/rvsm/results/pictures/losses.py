@@ -13,7 +13,8 @@ from rvsm.results.paper import SHORT, PaperTable
 
 def losses(table: PaperTable, collection: Collection) -> Figure | None:
     """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table."""
-    there = {row.short: e for row in table.rows if (e := collection.experiments.get(row.experiment)) and not e.dense}
+    ours = collection.experiments
+    there = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
     shown = {name: e for name, e in there.items() if _series(e, "w_loss") and _series(e, "u_loss")}
     if not shown:
         return None
@@ -39,7 +40,8 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
     return Figure(
         f"{collection.name}-losses-{table.network}",
         f"{table.called}: the loss on the validation images of the weights w (solid) and of the sparse network u"
-        " (dashed, batch norm estimated again), by epoch, on a logarithmic axis. The paper says that the two behave"
+        " (dashed, batch norm estimated again), by epoch, on a logarithmic axis. The paper says that the two"
+        " behave"
         f" very similarly. {SHORT}{' Thin lines are single seeds, thick ones their mean.' if several else ''}",
         draw,
         size,

@@ -22,7 +22,7 @@ _FORMS = {"published": "^", "unscaled": "D", "937": "s"}
 
 @dataclass(frozen=True)
 class _Point:
-    """A row: zeros in percent and accuracy in points to the dense network, ours with its spread, and the paper's."""
+    """A row: zeros in percent and accuracy in points to the dense network; ours, its spread, and the paper's."""
 
     row: Row
     ours: tuple[float, float]
@@ -64,10 +64,12 @@ def tradeoff(collection: Collection) -> Figure | None:
     several = any(point.spread for points in shown.values() for point in points)
     return Figure(
         f"{collection.name}-accuracy-zeros",
-        "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table, against the"
-        " share of zeros. Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The"
+        "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table,"
+        " against the"
+        " share of zeros. Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat"
+        " it. The"
         " trainings are of different lengths and widths, so that only the shape may be compared."
-        f"{' Networks that lose more than ten points are not drawn: their loss is in the legend.' if broken else ''}"
+        f"{' Networks that lose more than ten points are only in the legend, with their loss.' if broken else ''}"
         + (
             " Bars are one standard deviation over the seeds."
             if several
