@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from rvsm.runtime import convolve, jit, layout, steps
 from rvsm.runtime.choice import Chooser
 from rvsm.runtime.kernels import frame, player
+from rvsm.runtime.kernels.denormals import mode
 from rvsm.runtime.layout import Arena, Buffer
 from rvsm.runtime.operations import (
     AdaptivePooling,
@@ -137,6 +138,6 @@ def aligned(size: int) -> NDArray[np.uint8]:
 
 def play_function() -> Callable[[int, int, int, int], None]:
     """Return the compiled player."""
-    address = jit.compile_kernels({"play": lambda: player.meet() + "\n\n" + player.play()})["play"]
+    address = jit.compile_kernels({"play": lambda: player.meet() + "\n\n" + player.play(mode())})["play"]
     arguments = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64]
     return ctypes.CFUNCTYPE(None, *arguments)(address)

@@ -2,10 +2,11 @@
 
 Each thread enters once. Either the threads share every operation of every chunk and meet at a barrier after it; or they
 take whole chunks, one after the other, each in an arena of its own. The barrier counts arrivals, spins for a while and
-then gives its time to others.
+then gives its time to others. Denormal numbers are zeros for that time.
 """
 
 from rvsm.runtime.ir import Function
+from rvsm.runtime.kernels.denormals import Mode
 from rvsm.runtime.kernels.frame import PARAMETERS, SLOTS
 
 # Slots of a call, 8 bytes each; the two counters, which threads change, have cache lines of their own.
@@ -15,9 +16,10 @@ CALL_SLOTS = 32
 SPINS = 4000
 
 
-def play() -> str:
+def play(mode: Mode) -> str:
     """Return the player: ``play(call, thread, first operation, last operation)``."""
     f = Function("play", [("ptr", "call"), ("i64", "thread"), ("i64", "first"), ("i64", "last")])
+    before = mode.flush(f)
     operations, arenas = (f.load("ptr", f.at("%call", 8 * slot)) for slot in (OPERATIONS, ARENAS))
     chunks, threads, shared = (f.load("i64", f.at("%call", 8 * slot)) for slot in (CHUNKS, THREADS, SHARED))
     common = f.load("ptr", arenas)
@@ -34,8 +36,9 @@ def play() -> str:
             with f.when(f.op(f"icmp slt i64 {taken}, {chunks}")), f.loop("%first", "%last") as k:
                 operation = f.at(operations, f.mul(k.index, 8 * SLOTS))
                 _perform(f, operation, own, chunk=taken, thread="0", threads="1")
+    mode.restore(f, before)
     f.give()
-    return f.text()
+    return f"{mode.declarations}\n\n{f.text()}"
 
 
 def meet() -> str:

@@ -1,0 +1,67 @@
+"""Denormal numbers are zeros while a program runs, and only then."""
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from rvsm.lowering import compile
+from rvsm.runtime import Program
+from rvsm.runtime.kernels import player
+from rvsm.runtime.kernels.denormals import Arm64, Unknown, mode
+
+known = pytest.mark.skipif(isinstance(mode(), Unknown), reason="this CPU's mode is not known")
+
+
+def network() -> nn.Module:
+    convolution = nn.Conv2d(1, 1, 1, bias=False)
+    convolution.weight.data.fill_(1e-20)
+    return nn.Sequential(convolution).eval()
+
+
+def are_kept() -> bool:
+    """Return whether arithmetic in this thread gives denormal numbers."""
+    return bool((np.full(64, 1e-38, dtype=np.float32) * np.float32(1e-2)).all())
+
+
+@known
+@pytest.mark.parametrize("threads", [1, 2])
+def test_they_are_zeros_inside(threads: int) -> None:
+    model, x = network(), torch.full((64, 1, 8, 8), 1e-20)
+    assert float(model(x).detach().min()) > 0
+    program = Program(compile(model, x).plan, threads=threads)  # never PyTorch instead
+    assert not program(x).any()
+    assert float(program(1e10 * x).min()) > 0
+
+
+@known
+def test_the_caller_keeps_its_own_mode() -> None:
+    x = torch.full((64, 1, 8, 8), 1e-20)
+    program = Program(compile(network(), x).plan, threads=1)
+    assert are_kept()
+    program(x)
+    assert are_kept()
+    assert torch.set_flush_denormal(True)
+    try:
+        assert not are_kept()
+        program(x)
+        assert not are_kept()
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_the_text_for_arm64_is_code() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = "aarch64-unknown-linux-gnu"
+    module = llvm.parse_assembly(player.meet() + "\n\n" + player.play(Arm64()))
+    module.triple = triple
+    machine = llvm.Target.from_triple(triple).create_target_machine()
+    code = machine.emit_assembly(module).lower()
+    assert code.count("msr\tfpcr") == 2  # flushed at the start, restored at the end
+    assert "mrs\tx" in code
+
+
+def test_the_text_for_an_unknown_cpu_is_code() -> None:
+    assert "play" in str(llvm.parse_assembly(player.meet() + "\n\n" + player.play(Unknown())))
