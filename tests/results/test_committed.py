@@ -19,12 +19,11 @@ def made() -> Rendering:
     return rendering(FILES, experiments=ROOT / "experiments", folder="results")
 
 
-def test_the_page_is_what_the_results_say(made: Rendering) -> None:
-    file = ROOT / "docs" / "results.md"
-    if not file.exists():
-        pytest.skip("docs/results.md is not written yet")
-    page = file.read_text(encoding="utf-8")
-    assert refreshed(page, made.parts) == page, "run: rvsm results results/*.jsonl --docs docs/results.md"
+@pytest.mark.parametrize("name", ["docs/results.md", "README.md"])
+def test_the_page_is_what_the_results_say(name: str, made: Rendering) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    assert "<!-- results:" in page
+    assert refreshed(page, made.parts) == page, f"run: rvsm results results/*.jsonl --docs {name}"
 
 
 def test_the_other_files_are_what_the_results_say(made: Rendering) -> None:

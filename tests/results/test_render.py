@@ -56,6 +56,7 @@ def test_the_files(results: Path) -> None:
             "cpu/costs",
             "cpu/pictures",
             "flagship/networks",
+            "flagship/headline",
             "flagship/costs",
             "flagship/pictures",
         )

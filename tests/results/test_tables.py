@@ -9,7 +9,7 @@ from rvsm.results.experiments import Collection, Experiment
 from rvsm.results.markdown import cell
 from rvsm.results.paper import TABLE_1, TABLE_2
 from rvsm.results.sources import Source
-from rvsm.results.tables import costs, dense_of, networks, paper_table, speedup
+from rvsm.results.tables import costs, dense_of, headline, networks, paper_table, speedup
 
 Make = Callable[..., dict[str, Experiment]]
 
@@ -129,6 +129,22 @@ class TestNetworks:
             " at that size of batch (OpenVINO, PyTorch; threads: 1). Where there is one seed, differences below"
             " half a"
             " point may be chance.\n"
+        )
+
+    def test_the_same_in_short(self, experiments: Make) -> None:
+        sparse = {"accuracy": 0.92, "sparsity": 0.95, "file_bytes": 8_000_000, "epochs": 8}
+        c = Collection(
+            "flagship",
+            experiments(
+                fastnet_dense={"accuracy": 0.93}, fastnet_rvsm={**sparse, "runtime": RUNTIME}, resnet18_rvsm=sparse
+            ),
+        )
+        assert headline(c) == (
+            "| network | accuracy dense → sparse, % | zeros, % | file dense → packed, MB |"
+            " faster at batch 1 / 16 / 64 |\n"
+            "| --- | ---: | ---: | ---: | ---: |\n"
+            "| fastnet, 8 epochs | 93.00 → 92.00 | 95.00 | 8.00 → 0.05 | 3.0 / – / 1.6 × |\n"
+            "| resnet18, 8 epochs | – → 92.00 | 95.00 | 8.00 → – | – / – / – × |\n"
         )
 
     def test_the_fastest_other_engine_counts(self, experiments: Make) -> None:

@@ -33,8 +33,9 @@ def results(words: list[str]) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.jsonl", help="files of results")
     parser.add_argument("--out", type=Path, help="the folder to write to (default: that of the first file)")
     parser.add_argument(
-        "--docs", type=Path, metavar="FILE.md", help="rewrite the parts of a document between its comments"
-    )
+        "--docs", type=Path, nargs="+", default=[], metavar="FILE.md",
+        help="rewrite the parts of documents between their comments",
+    )  # fmt: skip
     parser.add_argument(
         "--experiments", type=Path, default=Path("experiments"), metavar="DIR",
         help="where the files of the experiments are (default: %(default)s)",

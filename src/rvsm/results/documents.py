@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rvsm.files import write_text
 
-PARTS = ("table-1", "table-2", "networks", "costs", "verdicts", "pictures")
+PARTS = ("table-1", "table-2", "networks", "headline", "costs", "verdicts", "pictures")
 """What there may be of a collection."""
 EMPTY = "*Not run yet.*\n"
 

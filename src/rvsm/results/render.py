@@ -13,7 +13,7 @@ from rvsm.results.experiments import collections
 from rvsm.results.paper import TABLES, is_of_the_paper
 from rvsm.results.pictures import pictures
 from rvsm.results.sources import sources
-from rvsm.results.tables import costs, networks, paper_table
+from rvsm.results.tables import costs, headline, networks, paper_table
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
             parts[f"{c.name}/verdicts"] = verdicts.table(claims[c.name])
         else:
             parts[f"{c.name}/networks"] = networks(c, run_from)
+            parts[f"{c.name}/headline"] = headline(c)
         parts[f"{c.name}/costs"] = costs(c)
         parts[f"{c.name}/pictures"] = "\n\n".join(
             f"![{figure.name}](../{folder}/pictures/{figure.name}.png)\n\n{figure.caption}" for figure in drawn
@@ -71,21 +72,21 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
     return Rendering(there, verdicts.as_json(claims), tuple(figures))
 
 
-def render(files: Sequence[Path], out: Path, *, docs: Path | None = None, experiments: Path) -> list[Path]:
+def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), experiments: Path) -> list[Path]:
     """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
 
     Args:
         files: of results, each of which is a collection.
         out: the folder.
-        docs: a document of which the parts between its comments are rewritten, too.
+        docs: documents of which the parts between their comments are rewritten, too.
         experiments: the folder of the files that the experiments were run from.
 
     """
     made = rendering(files, experiments=experiments, folder=out.resolve().name)
-    if docs is not None:
-        refresh(docs, made.parts)  # first, as it may be refused
+    for document in docs:  # first, as it may be refused
+        refresh(document, made.parts)
     written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
     for name, text in made.files.items():
         write_text(text, out / name)
         written.append(out / name)
-    return written if docs is None else [*written, docs]
+    return [*written, *docs]

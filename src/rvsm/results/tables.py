@@ -106,6 +106,36 @@ def networks(collection: Collection, sources: Sources) -> str:
     return f"{listed}\n{' '.join(filter(None, notes))}".rstrip() + "\n"
 
 
+def headline(collection: Collection) -> str:
+    """Return the same in short: what is lost, and what is gained."""
+    ours = collection.experiments
+    head = (
+        "network",
+        "accuracy dense → sparse, %",
+        "zeros, %",
+        "file dense → packed, MB",
+        "faster at batch 1 / 16 / 64",
+    )
+    rows = []
+    for e in (e for e in ours.values() if not e.dense):
+        base = dense_of(e, ours)
+        files = [
+            e.mean(lambda run: run.file_bytes),
+            e.mean(lambda run: run.runtime.file_bytes if run.runtime else None),
+        ]
+        speeds = [times(e.mean(speed_at(batch))) for batch in BATCHES]
+        rows.append(
+            [
+                cell(f"{e.option('model', 'name')}, {e.first.epochs} epochs"),
+                f"{NOTHING if base is None else percent(base.accuracy)} → {percent(e.accuracy)}",
+                percent(e.sparsity),
+                " → ".join(NOTHING if size is None else size.text(1e-6, 2) for size in files),
+                f"{' / '.join(speeds)} ×",
+            ]
+        )
+    return markdown(head, rows)
+
+
 def dense_of(e: Experiment, others: Mapping[str, Experiment]) -> Experiment | None:
     """Return the dense experiment with the same network and images, and as many epochs if there is a choice."""
     alike = [
