@@ -92,6 +92,7 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
         "budget": budget(config, steps),
         "example_input": example,
         "epoch_steps": steps // config.training.epochs,
+        "steps": None if takes(maker, "budget") else steps,  # a budget has them
     }
     told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
     return cast(Method, maker(model, **told, **config.method.options))

@@ -33,6 +33,9 @@ class ADMM(Method):
         sparsity: a hard constraint: u keeps the largest groups of each layer, and this share of its groups is zero.
         rho: the weight ρ of the quadratic term.
         interval: optimizer steps between two updates of u and z; an epoch's worth is common.
+        retrain: the share of the steps, the last ones, in which the zeros of u are fixed and the other weights train on
+            without a pull, as Zhang et al. do after ADMM; needs ``steps``.
+        steps: the number of optimizer steps of the whole training.
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
@@ -52,6 +55,8 @@ class ADMM(Method):
         rho: float,
         sparsity: float | None = None,
         interval: int = 1,
+        retrain: float = 0.0,
+        steps: int | None = None,
         groups: Grouping | str = "element",
         include: Iterable[str] | None = None,
         exclude: Iterable[str] | None = None,
@@ -63,6 +68,10 @@ class ADMM(Method):
             require_share(sparsity)
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise ValueError(f"interval must be a whole number of steps ≥ 1 but is {interval!r}")
+        if isinstance(retrain, bool) or not isinstance(retrain, int | float) or not 0 <= retrain < 1:
+            raise ValueError(f"retrain must be a share of the steps in [0, 1) but is {retrain!r}")
+        if retrain and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
+            raise ValueError(f"retrain needs steps, the number of steps of the whole training, but they are {steps!r}")
         super().__init__(
             model,
             penalty=penalty,
@@ -73,18 +82,21 @@ class ADMM(Method):
             overrides=overrides,
             overridable=["rho", "groups", "sparsity" if penalty is None else "penalty"],
         )
-        self.interval = interval
+        self.interval, self.retrain = interval, retrain
+        self._fixed_at = None if not retrain or steps is None else round((1 - retrain) * steps)
         for layer in self.layers:
             require_positive("rho", self._rho(layer))
             if penalty is None and layer.sparsity is None:
                 layer.sparsity = sparsity
 
     def settings(self) -> dict[str, str]:
-        """Return the interval."""
-        return {**super().settings(), "interval": repr(self.interval)}
+        """Return the interval, and when the zeros are fixed."""
+        return {**super().settings(), "interval": repr(self.interval), "fixed at": repr(self._fixed_at)}
 
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Begin with u = prox(w), z = 0."""
+        if self._support is not None:
+            return
         for layer, _ in moving:
             if layer.name not in self.memory.setdefault("z", {}):
                 self.memory["z"][layer.name] = torch.zeros_like(layer.w)
@@ -99,7 +111,10 @@ class ADMM(Method):
             layer.w.lerp_(u.sub(z, alpha=1 / self._rho(layer)), self.pull_rate(layer, lr))
 
     def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Update u and z when the interval has passed."""
+        """Update u and z when the interval has passed; or fix the zeros of u when it is time for that."""
+        if self._fixed_at is not None and self.step >= self._fixed_at:
+            self.fix_support({layer.name: self.sparse(layer) == 0 for layer in self.acting})
+            return
         if self.step % self.interval:
             return
         for layer, _ in moving:

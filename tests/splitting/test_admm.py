@@ -1,0 +1,59 @@
+"""ADMM with its zeros fixed for the last steps."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rvsm
+
+STEPS = 20
+
+
+def trained(model: nn.Module, method: rvsm.ADMM, steps: int = STEPS) -> list[Tensor]:
+    """Return the weight after each step."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    method.attach(optimizer)
+    generator = torch.Generator().manual_seed(0)
+    weights = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(16, 30, generator=generator)).square().mean().backward()
+        optimizer.step()
+        weights.append(next(model.parameters()).detach().clone())
+    return weights
+
+
+def layer() -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(30, 20, bias=False)
+
+
+def test_the_zeros_are_fixed_when_it_is_time_and_the_others_train_on() -> None:
+    model = layer()
+    method = rvsm.ADMM(model, rho=0.5, sparsity=0.8, retrain=0.3, steps=STEPS)
+    weights = trained(model, method)
+    assert all(int((w == 0).sum()) == 0 for w in weights[:13])
+    support = weights[13] != 0  # after 70 % of the steps
+    assert int(support.sum()) == 120
+    for before, after in pairwise(weights[13:]):
+        assert torch.equal(after != 0, support)
+        assert not torch.equal(after, before)
+    assert method.memory == {}
+    method.finalize()
+    assert torch.equal(model.weight, weights[-1])
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": STEPS}])
+def test_without_it_nothing_is_fixed(options: dict[str, int]) -> None:
+    model = layer()
+    weights = trained(model, rvsm.ADMM(model, rho=0.5, sparsity=0.8, **options))
+    assert int((weights[-1] == 0).sum()) == 0
+
+
+def test_until_then_the_steps_are_the_same() -> None:
+    one, other = layer(), layer()
+    plain = trained(one, rvsm.ADMM(one, rho=0.5, sparsity=0.8), 13)
+    fixed = trained(other, rvsm.ADMM(other, rho=0.5, sparsity=0.8, retrain=0.3, steps=STEPS), 13)
+    assert torch.equal(plain[-1], fixed[-1])
