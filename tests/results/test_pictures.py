@@ -6,12 +6,12 @@ import pytest
 
 from rvsm.pages import Figure
 from rvsm.results.experiments import Collection, Experiment
-from rvsm.results.paper import TABLE_1, TABLE_2
+from rvsm.results.paper import TABLE_1, TABLE_2, PaperTable
 from rvsm.results.pictures import pictures
 from rvsm.results.pictures.channels import channels
 from rvsm.results.pictures.layers import densities, layers
 from rvsm.results.pictures.losses import losses
-from rvsm.results.pictures.tradeoff import tradeoff
+from rvsm.results.pictures.tradeoff import mark, tradeoff
 
 Make = Callable[..., dict[str, Experiment]]
 
@@ -53,6 +53,15 @@ def test_tradeoff_is_to_the_own_dense_network(experiments: Make) -> None:
     assert any(x == pytest.approx(86.89) and y == pytest.approx(-1.28) for x, y in points)
     assert "as the paper prints it" in shown(figure)
     assert "Bars are one standard deviation" in figure.caption
+    assert "one seed" not in figure.caption
+    assert "the paper's over all weights" in figure.caption
+
+
+def test_equal_seeds_are_several_all_the_same(experiments: Make) -> None:
+    twice = [{"accuracy": 0.8}, {"accuracy": 0.8, "seed": 1}]
+    figure = tradeoff(Collection("cpu", experiments(vgg16_base=twice, vgg16_l0=twice, vgg16_l1={})))
+    assert figure is not None
+    assert "Bars are one standard deviation over the seeds. Where there is one seed, 1 point" in figure.caption
 
 
 def test_a_broken_network_does_not_press_the_others_together(experiments: Make) -> None:
@@ -72,10 +81,27 @@ def test_a_broken_network_does_not_press_the_others_together(experiments: Make) 
 
 
 def test_losses_of_the_sparse_rows(experiments: Make) -> None:
-    c = Collection("cpu", experiments(resnet18_sgd={}, resnet18_admm={}, resnet18_rvsm_l0_published={}))
-    texts = shown(losses(TABLE_2, c))
-    assert {"ADMM 60 %", "RVSM, scripts", "validation loss", "epoch"} <= set(texts)
-    assert "SGD" not in texts
+    c = Collection("cpu", experiments(resnet18_sgd={}, resnet18_admm={}, resnet18_rvsm_l0={}))
+    figure = losses(TABLE_2, c)
+    assert figure is not None
+    assert {"ADMM 60 %", "RVSM", "validation loss", "epoch"} <= set(shown(figure))
+    assert "SGD" not in shown(figure)
+    assert "scripts" not in figure.caption
+
+
+def test_losses_that_are_one_by_construction_are_not_drawn(experiments: Make) -> None:
+    c = Collection("cpu", experiments(resnet18_admm={}, resnet18_rvsm_l0_published={}))
+    figure = losses(TABLE_2, c)
+    assert figure is not None
+    assert "RVSM, scripts" not in shown(figure)
+    assert "Not drawn are the authors' scripts, in which w is overwritten by u after each epoch." in figure.caption
+    assert losses(TABLE_2, Collection("cpu", experiments(resnet18_admm_published={}))) is None
+
+
+@pytest.mark.parametrize("table", [TABLE_1, TABLE_2])
+def test_marks_are_told_apart(table: PaperTable) -> None:
+    marks = [mark(row.experiment) for row in table.rows[1:]]
+    assert len(set(marks)) == len(marks)
 
 
 def test_layers_say_the_share_that_is_left(experiments: Make) -> None:

@@ -50,14 +50,16 @@ def test_a_line_of_the_same_run_is_replaced_where_it_stands(
     assert len(after) == 3
 
 
-def test_other_options_are_another_line(runs: list[Run], copy: Callable[..., Run], tmp_path: Path) -> None:
+def test_other_options_of_one_name_are_refused(runs: list[Run], copy: Callable[..., Run], tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     collect(runs, file)
+    before = file.read_text()
     changed = copy("l0")
     config = changed.folder / "config.toml"
     config.write_text(config.read_text().replace("lam = 0.001", "lam = 0.002"))
-    assert collect([changed], file) == (1, 0)
-    assert len({s.config for s in read(file) if s.name == "l0"}) == 2
+    with pytest.raises(ValueError, match=r"with these, .*a\.jsonl has runs called l0 with different options"):
+        collect([changed], file)
+    assert file.read_text() == before
 
 
 @pytest.mark.parametrize(

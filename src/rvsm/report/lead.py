@@ -28,8 +28,16 @@ def lead(found: Sequence[Configuration]) -> str:
 
 def method(c: Configuration) -> str:
     """Return how the weights were made sparse: "RVSM with ℓ0"."""
-    name = METHODS.get(c.first.method, c.first.method)
-    penalty = c.first.option("penalty", "name")
+    return method_name(c.first.method, c.first.option("penalty", "name"))
+
+
+def method_name(method: str, penalty: object = None) -> str:
+    """Return a method with its penalty, if it has one.
+
+    >>> method_name("rvsm", "tl1"), method_name("magnitude")
+    ('RVSM with Tℓ1', 'magnitude pruning')
+    """
+    name = METHODS.get(method, method)
     return f"{name} with {PENALTIES.get(str(penalty), penalty)}" if penalty else name
 
 

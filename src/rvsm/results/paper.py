@@ -92,12 +92,15 @@ TABLE_2 = PaperTable(
 )
 TABLES = (TABLE_1, TABLE_2)
 
+PAIRS = {
+    "published": ("resnet18-rvsm-l0-published", "resnet18-admm-published"),
+    "proper": ("resnet18-rvsm-l0", "resnet18-admm"),
+    "equal-sparsity": ("resnet18-rvsm-l0-937", "resnet18-admm-937"),
+}
+"""Experiments with RVSM and with ADMM that are compared: by the scripts, by the paper, and at 93.7 % zeros."""
 
-SHORT = (
-    "“Scripts” is the method as the authors' scripts do it, “unscaled” has the paper's own λ and β, and a"
-    " percentage is"
-    " the share of zeros that was asked for."
-)
+UNSCALED = "“Unscaled” has the paper's own λ and β, and a percentage is the share of zeros that was asked for."
+SHORT = f"“Scripts” is the method as the authors' scripts do it. {UNSCALED}"
 """What the short names mean, for captions."""
 
 

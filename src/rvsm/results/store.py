@@ -1,8 +1,9 @@
 """Results files: a line of JSON for each run, which a person can read, compare and commit."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rvsm.files import write_text
 from rvsm.records import Run
@@ -30,10 +31,14 @@ def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
     """Add finished runs to a file, and return how many lines are new and how many were replaced.
 
     A line of the same name, options and seed is replaced where it stands; the others stay, to the letter.
+
+    Raises:
+        ValueError: a run cannot be collected, or differs from others of its name in more than the seed.
+
     """
     if into.suffix != ".jsonl":
         raise ValueError(f"{into} should end in .jsonl, as it is a file of JSON lines")
-    lines = {summary.key: text for text, summary in (_lines(into) if into.exists() else [])}
+    lines = {summary.key: (text, summary) for text, summary in (_lines(into) if into.exists() else [])}
     new = replaced = 0
     for run in runs:
         try:
@@ -43,12 +48,40 @@ def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
             raise ValueError(_naming(run, str(error))) from None
         replaced += summary.key in lines
         new += summary.key not in lines
-        lines[summary.key] = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    text = "".join(f"{line}\n" for line in lines.values())
+        text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        lines[summary.key] = text, summary
+    by_name((summary for _, summary in lines.values()), f"with these, {into}")
+    text = "".join(f"{line}\n" for line, _ in lines.values())
     if (size := len(text.encode())) > LARGEST:
         raise ValueError(f"{into} would have {size:,} bytes, more than {LARGEST:,}; collect into another file")
     write_text(text, into)
     return new, replaced
+
+
+def by_name(summaries: Iterable[Summary], where: str) -> dict[str, list[Summary]]:
+    """Return the runs of each name, in the order in which they came.
+
+    Raises:
+        ValueError: two of one name have other options, images or precision: they are not seeds of one experiment.
+
+    """
+    runs: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        runs.setdefault(summary.name, []).append(summary)
+    for name, listed in runs.items():
+        kinds: dict[str, list[Any]] = {
+            "options": [run.config for run in listed],
+            "images": [run.images for run in listed],
+            "precision": [run.about.get("precision") for run in listed],
+        }
+        for kind, values in kinds.items():
+            known = sorted({str(value) for value in values if value is not None})
+            if len(known) > 1:
+                raise ValueError(
+                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}); remove the lines"
+                    " of one of them, or collect it into another file"
+                )
+    return runs
 
 
 def _naming(run: Run, reason: str) -> str:

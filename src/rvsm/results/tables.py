@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rvsm.bench import OURS
+from rvsm.report.lead import method_name
 from rvsm.report.numbers import inside
-from rvsm.results.experiments import Collection, Difference, Experiment
+from rvsm.results.experiments import CHANCE, Collection, Difference, Experiment
 from rvsm.results.markdown import (
     NOTHING,
     cell,
@@ -23,9 +25,7 @@ from rvsm.results.sources import Source
 Sources = Mapping[str, Source]
 
 BATCHES = (1, 16, 64)
-OURS = "rvsm"
-"""What a comparison of engines calls the sparse runtime."""
-METHODS = {"rvsm": "RVSM", "admm": "ADMM", "proxsgd": "proximal SGD", "magnitude": "magnitude pruning"}
+"""Sizes of batches whose speeds are shown."""
 
 
 def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
@@ -55,8 +55,7 @@ def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> 
     notes = [
         f"The paper: {table.setting}. Ours: {cell('; '.join(settings))}.",
         "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted"
-        " over"
-        " the sparsified weights, and over all parameters.",
+        " over the sparsified weights, and over all parameters.",
         *_notes([ours[row.experiment] for row in rows], sources),
     ]
     return f"**{table.title}**\n\n{markdown(head, cells)}\n{' '.join(notes)}\n"
@@ -114,7 +113,7 @@ def headline(collection: Collection) -> str:
         "accuracy dense → sparse, %",
         "zeros, %",
         "file dense → packed, MB",
-        "faster at batch 1 / 16 / 64",
+        f"faster at batch {' / '.join(map(str, BATCHES))}",
     )
     rows = []
     for e in (e for e in ours.values() if not e.dense):
@@ -137,13 +136,14 @@ def headline(collection: Collection) -> str:
 
 
 def dense_of(e: Experiment, others: Mapping[str, Experiment]) -> Experiment | None:
-    """Return the dense experiment with the same network and images, and as many epochs if there is a choice."""
+    """Return the dense experiment of the same network and images, with as many epochs if there is a choice."""
     alike = [
         other
         for other in others.values()
         if other.dense
         and inside(other.first.options, "model") == inside(e.first.options, "model")
         and other.option("data", "name") == e.option("data", "name")
+        and (None in (other.first.images, e.first.images) or other.first.images == e.first.images)
     ]
     return min(alike, key=lambda other: abs(other.first.epochs - e.first.epochs), default=None)
 
@@ -244,7 +244,7 @@ def _notes(experiments: Sequence[Experiment], sources: Sources) -> list[str]:
     ]
     several = any(len(e.runs) > 1 for e in experiments)
     spread = "± is one standard deviation over the seeds." if several else ""
-    single = "Where there is one seed, differences below half a point may be chance."
+    single = f"Where there is one seed, differences below {CHANCE} may be chance."
     if all(len(e.runs) > 1 for e in experiments):
         return [spread, *map(cell, notes)]
     return [*filter(None, [spread]), single, *map(cell, notes)]
@@ -263,9 +263,4 @@ def _network(e: Experiment) -> str:
 
 
 def _method(e: Experiment) -> str:
-    method, penalty = e.first.method, e.option("penalty", "name")
-    if e.dense:
-        return "dense"
-    name = METHODS.get(method.removesuffix("-published"), method)
-    scripts = ", as the authors' scripts" if method.endswith("-published") else ""
-    return f"{name}{'' if penalty is None else f' ({penalty})'}{scripts}"
+    return "dense" if e.dense else method_name(e.first.method, e.option("penalty", "name"))

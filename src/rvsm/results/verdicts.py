@@ -3,11 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from rvsm.results.claims import Open
+from rvsm.results.claims import Judged, Open, Untold
 from rvsm.results.markdown import NOTHING, cell, markdown
 from rvsm.theory.verdict import Verdict
-
-Judged = Verdict | Open
 
 
 def as_json(judged: Mapping[str, Sequence[Judged]]) -> str:
@@ -32,6 +30,8 @@ def _margin(one: Judged) -> str:
 def _why(one: Judged) -> str:
     if isinstance(one, Open):
         return f"{cell(one.reason)}."
+    if isinstance(one, Untold):
+        return cell(one.evidence)
     instead = "" if one.correction is None else f" *Instead*: {cell(one.correction)}{_checked(one)}"
     return f"{cell(one.evidence)}{instead}"
 

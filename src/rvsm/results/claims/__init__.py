@@ -1,19 +1,19 @@
 """The paper's claims about deep networks, each a function of the experiments that returns a verdict.
 
 A claim is told in numbers: what "very similar" or "much better" is taken to mean is part of its text, and was
-fixed before any run was looked at. Where the runs are missing, the claim is `Open`.
+fixed before any run was looked at. Where the runs are missing, the claim is `Open`; where the accuracies are
+closer than the runs can resolve, it is `Untold`.
 """
 
 from collections.abc import Iterator
 
 from rvsm.results.claims.accuracy import accuracy_kept
-from rvsm.results.claims.admm import EQUALLY_SPARSE, against_admm, at_equal_sparsity
+from rvsm.results.claims.admm import against_admm, at_equal_sparsity
 from rvsm.results.claims.channels import Channels, channels
-from rvsm.results.claims.claim import Claim, Experiments, Open
+from rvsm.results.claims.claim import Claim, Experiments, Judged, Open, Untold
 from rvsm.results.claims.penalties import accuracy_order, sparsity_order
 from rvsm.results.claims.similar import loss_of_u
-from rvsm.results.paper import TABLE_1, TABLE_2
-from rvsm.theory.verdict import Verdict
+from rvsm.results.paper import PAIRS, TABLE_1, TABLE_2
 
 CLAIMS: dict[str, Claim] = {
     "loss-of-u-vgg16": loss_of_u(TABLE_1),
@@ -22,19 +22,17 @@ CLAIMS: dict[str, Claim] = {
     "penalty-accuracy": accuracy_order,
     "rvsm-admm-published": against_admm,
     "rvsm-admm-equal-sparsity": at_equal_sparsity,
-    "admm-channels-published": channels("published", "resnet18-rvsm-l0-published", "resnet18-admm-published"),
-    "admm-channels-proper": channels("proper", "resnet18-rvsm-l0", "resnet18-admm"),
-    "admm-channels-equal-sparsity": channels("equal-sparsity", *EQUALLY_SPARSE),
+    **{f"admm-channels-{kind}": channels(kind, *pair) for kind, pair in PAIRS.items()},
     "accuracy-kept-vgg16": accuracy_kept(TABLE_1),
     "accuracy-kept-resnet18": accuracy_kept(TABLE_2),
 }
 """All claims, by the key of their verdict."""
 
 
-def judged(experiments: Experiments) -> Iterator[Verdict | Open]:
+def judged(experiments: Experiments) -> Iterator[Judged]:
     """Judge all claims."""
     for claim in CLAIMS.values():
         yield claim(experiments)
 
 
-__all__ = ["CLAIMS", "Channels", "Open", "judged"]
+__all__ = ["CLAIMS", "Channels", "Judged", "Open", "Untold", "judged"]

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rvsm.results.claims.claim import Claim, Experiments, Open, Statement, more_than, percent
+from rvsm.results.claims.claim import CANNOT, Claim, Experiments, Judged, Statement, more_than, percent
 from rvsm.results.experiments import Experiment
-from rvsm.theory.verdict import Verdict
 
 SMALL = 0.01
 """The share of a layer's largest norm below which the norm of a channel is small."""
@@ -46,18 +45,16 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
         f"admm-channels-{kind}",
         "Section 3.3; Section 6, in the source only",
         "ADMM has many channels with very small norms, but not as many with zero norms, as the multiplier z"
-        " reduces"
-        " the sparsity (here, of the output channels of u: fewer are zero than with RVSM, and fewer are zero"
-        " than have"
-        f" a norm below {100 * SMALL:g} % of the layer's largest but not zero).",
+        " reduces the sparsity (here, of the output channels of u: fewer are zero than with RVSM, and fewer are"
+        f" zero than have a norm below {100 * SMALL:g} % of the layer's largest but not zero).",
     )
 
-    def claim(experiments: Experiments) -> Verdict | Open:
+    def claim(experiments: Experiments) -> Judged:
         if (missing := statement.without((rvsm, admm), experiments)) is not None:
             return missing
         ours, theirs = Channels.of(experiments[rvsm]), Channels.of(experiments[admm])
         if not ours.total or not theirs.total:
-            return statement.open("the lines have no norms of channels")
+            return statement.open("the lines have no norms of channels", CANNOT)
         fewer, crowd = more_than([ours.zero - theirs.zero]), more_than([theirs.small - theirs.zero])
         half = {
             (True, False): ("ADMM has fewer zero channels than RVSM, but no crowd of small ones.", fewer),

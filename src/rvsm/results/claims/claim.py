@@ -14,22 +14,42 @@ from rvsm.theory.verdict import Check, Verdict, check, judge
 Experiments = Mapping[str, Experiment]
 
 
+NOT_RUN, CANNOT = "not run yet", "cannot be judged"
+
+
 @dataclass(frozen=True)
 class Open:
-    """A claim that cannot be judged yet, and why."""
+    """A claim that is not judged, and why: its runs are missing, or they do not fit each other."""
 
     statement: str
     where: str
     claim: str
     reason: str
-    verdict: str = "not run yet"
+    verdict: str = NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""
         return asdict(self)
 
 
-Claim = Callable[[Experiments], Verdict | Open]
+@dataclass(frozen=True)
+class Untold:
+    """A claim about accuracy whose margin, in points, is smaller than what the runs can resolve."""
+
+    statement: str
+    where: str
+    claim: str
+    margin: float
+    evidence: str
+    verdict: str = "not told apart"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+Judged = Verdict | Open | Untold
+Claim = Callable[[Experiments], Judged]
 
 
 @dataclass(frozen=True)
@@ -40,12 +60,12 @@ class Statement:
     where: str
     claim: str
 
-    def open(self, reason: str) -> Open:
-        """Return that it cannot be judged."""
-        return Open(self.statement, self.where, self.claim, reason)
+    def open(self, reason: str, verdict: str = NOT_RUN) -> Open:
+        """Return that it is not judged."""
+        return Open(self.statement, self.where, self.claim, reason, verdict)
 
     def without(self, names: Sequence[str], experiments: Experiments) -> Open | None:
-        """Return that it cannot be judged, if one of the experiments that it needs is missing."""
+        """Return that it is not judged, if one of the experiments that it needs is missing."""
         missing = [name for name in names if name not in experiments]
         return self.open(f"needs {', '.join(missing)}") if missing else None
 
@@ -54,10 +74,27 @@ class Statement:
         printed: Check,
         evidence: str,
         *,
+        certain: Check | None = None,
+        noisy: Sequence[tuple[float, float]] = (),
         correction: tuple[str, Check] | None = None,
         mends: bool = False,
-    ) -> Verdict:
-        """Return the verdict that the checks give; `judge` says what the arguments mean."""
+    ) -> Verdict | Untold:
+        """Return the verdict that the checks give; `judge` says what the other arguments mean.
+
+        Args:
+            printed: the check of the whole claim.
+            evidence: the numbers.
+            certain: the check of the clauses that another seed would not change, which can make it fail alone.
+            noisy: of each clause about accuracy, the slack and the resolution, in points. If none is violated by
+                as much as its resolution, and one is within it, the claim is not told apart from its opposite.
+            correction: what is true instead, and its check.
+            mends: whether the correction keeps the conclusion.
+
+        """
+        fails = any(slack < 0 and slack <= -least for slack, least in noisy)
+        fails = fails or (certain is not None and not certain.passed)
+        if not fails and any(abs(slack) < least for slack, least in noisy):
+            return Untold(self.statement, self.where, self.claim, printed.margin, evidence)
         said, corrected = correction or (None, None)
         return judge(
             self.statement,

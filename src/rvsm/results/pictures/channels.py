@@ -11,21 +11,16 @@ from rvsm.report.pictures.panels import label, leftmost, lowest, panels, sizes
 from rvsm.results.claims import Channels
 from rvsm.results.claims.channels import SMALL
 from rvsm.results.experiments import Collection
+from rvsm.results.paper import PAIRS
 from rvsm.results.paper import label as name_of
 
-PAIRS = (
-    ("resnet18-rvsm-l0-published", "resnet18-admm-published"),
-    ("resnet18-rvsm-l0", "resnet18-admm"),
-    ("resnet18-rvsm-l0-937", "resnet18-admm-937"),
-)
-"""What is compared, RVSM at the left and ADMM at the right."""
 _FLOOR = 1e-4  # of the axis
 
 
 def channels(collection: Collection) -> Figure | None:
     """Draw the norms of all channels, each to the largest of its layer; None unless both of a pair were run."""
     having = {name: e for name, e in collection.experiments.items() if e.first.norms_u}
-    shown = [having[name] for pair in PAIRS if having.keys() >= set(pair) for name in pair]
+    shown = [having[name] for pair in PAIRS.values() if having.keys() >= set(pair) for name in pair]
     if not shown:
         return None
     counts = {e.name: Channels.of(e) for e in shown}
@@ -61,10 +56,8 @@ def channels(collection: Collection) -> Figure | None:
         f"{collection.name}-channels",
         "ResNet-18: the norms of all output channels, each divided by the largest of its layer, sorted: weights w"
         " (solid) and sparse network u (dashed). Shaded is the share of channels of u that are zero; the dotted"
-        " line is"
-        f" {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many channels with very"
-        " small"
-        " norms but not as many with zero norms; the figure itself is left out there."
+        f" line is {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many channels"
+        " with very small norms but not as many with zero norms; the figure itself is left out there."
         f"{' Of several seeds, the lines show the first.' if any(len(e.runs) > 1 for e in shown) else ''}",
         draw,
         size,

@@ -54,8 +54,7 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
     return Figure(
         f"{collection.name}-layers-{table.network}",
         f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the"
-        " top to"
-        f" the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
+        f" top to the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
         f" {_said(max(every))}. {SHORT}"
         f"{' A cell without a number is a layer that the method leaves alone.' if blank else ''}"
         f"{' Mean over the seeds.' if several else ''}",

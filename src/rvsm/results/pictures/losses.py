@@ -8,13 +8,18 @@ from rvsm.pages import Figure
 from rvsm.report.configurations import Series
 from rvsm.report.pictures.panels import curves, leftmost, lowest, panels, sizes
 from rvsm.results.experiments import Collection, Experiment
-from rvsm.results.paper import SHORT, PaperTable
+from rvsm.results.paper import UNSCALED, PaperTable
 
 
 def losses(table: PaperTable, collection: Collection) -> Figure | None:
-    """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table."""
+    """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table.
+
+    The rows of the authors' scripts are left out: w is overwritten by u there, so that the losses are one by
+    construction, but for batch norm.
+    """
     ours = collection.experiments
-    there = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
+    sparse = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
+    there = {name: e for name, e in sparse.items() if not e.first.method.endswith("-published")}
     shown = {name: e for name, e in there.items() if _series(e, "w_loss") and _series(e, "u_loss")}
     if not shown:
         return None
@@ -37,12 +42,13 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
 
     size, phone = sizes(len(shown), height=2.2, width=2.1)
     several = any(len(e.runs) > 1 for e in shown.values())
+    left_out = " Not drawn are the authors' scripts, in which w is overwritten by u after each epoch."
     return Figure(
         f"{collection.name}-losses-{table.network}",
         f"{table.called}: the loss on the validation images of the weights w (solid) and of the sparse network u"
         " (dashed, batch norm estimated again), by epoch, on a logarithmic axis. The paper says that the two"
-        " behave"
-        f" very similarly. {SHORT}{' Thin lines are single seeds, thick ones their mean.' if several else ''}",
+        f" behave very similarly. {UNSCALED}{left_out * (len(there) < len(sparse))}"
+        f"{' Thin lines are single seeds, thick ones their mean.' if several else ''}",
         draw,
         size,
         phone,

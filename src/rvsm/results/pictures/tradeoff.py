@@ -10,29 +10,29 @@ from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.report.pictures.panels import NARROW, WIDE, panels
-from rvsm.results.experiments import Collection, Difference
+from rvsm.results.experiments import CHANCE, Collection, Difference
 from rvsm.results.paper import TABLES, PaperTable, Row
 
 _COLOURS = {"admm": "C0", "magnitude": "C6", "tl1": "C1", "l1": "C0", "l0": "C2"}
 """By a word of the experiment's name, the first that fits."""
 _LOWEST = -10.0
 """Points: a network that lost more has broken down, and would press the others together."""
-_FORMS = {"published": "^", "unscaled": "D", "937": "s"}
+_FORMS = {"published": "^", "unscaled": "D", "937": "s", "869": "s"}
+"""By the last word of the experiment's name; others are circles."""
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A row: zeros in percent and accuracy in points to the dense network; ours, its spread, and the paper's."""
+    """A row: zeros in percent and accuracy in points to the dense network; ours, its spread, and the paper's.
+
+    The spread is None unless both the row and the dense network were run with several seeds.
+    """
 
     row: Row
     ours: tuple[float, float]
-    spread: float
+    spread: float | None
+    seeds: int
     paper: tuple[float, float] | None
-
-    @property
-    def colour(self) -> str:
-        words = self.row.experiment.split("-")
-        return next((tint for word, tint in _COLOURS.items() if word in words), "C5")
 
     @property
     def broken(self) -> bool:
@@ -44,8 +44,19 @@ class _Point:
         return f"{self.row.label}: {lost}, not drawn" if self.broken else self.row.label
 
     @property
-    def form(self) -> str:
-        return next((form for word, form in _FORMS.items() if self.row.experiment.endswith(f"-{word}")), "o")
+    def mark(self) -> tuple[str, str]:
+        return mark(self.row.experiment)
+
+
+def mark(experiment: str) -> tuple[str, str]:
+    """Return colour and form of an experiment's mark, which no other of the same table has.
+
+    >>> mark("vgg16-l0"), mark("vgg16-l0-published")
+    (('C2', 'o'), ('C2', '^'))
+    """
+    words = experiment.split("-")
+    colour = next((tint for word, tint in _COLOURS.items() if word in words), "C5")
+    return colour, _FORMS.get(words[-1], "o")
 
 
 def tradeoff(collection: Collection) -> Figure | None:
@@ -61,20 +72,16 @@ def tradeoff(collection: Collection) -> Figure | None:
 
     rows = max(map(len, shown.values()))
     broken = any(point.broken for points in shown.values() for point in points)
-    several = any(point.spread for points in shown.values() for point in points)
+    seeds = [point.seeds for points in shown.values() for point in points]
     return Figure(
         f"{collection.name}-accuracy-zeros",
         "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table,"
-        " against the"
-        " share of zeros. Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat"
-        " it. The"
-        " trainings are of different lengths and widths, so that only the shape may be compared."
+        " against the share of zeros: ours are counted over the sparsified weights, the paper's over all weights."
+        " Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The trainings"
+        " are of different lengths and widths, so that only the shape may be compared."
         f"{' Networks that lose more than ten points are only in the legend, with their loss.' if broken else ''}"
-        + (
-            " Bars are one standard deviation over the seeds."
-            if several
-            else " One seed each: half a point may be chance."
-        ),
+        f"{' Bars are one standard deviation over the seeds.' if max(seeds) > 1 else ''}"
+        f"{f' Where there is one seed, {CHANCE} may be chance.' if min(seeds) == 1 else ''}",
         draw,
         (WIDE, 3.8 + 0.2 * rows),
         (NARROW, (3.6 + 0.2 * rows) * len(shown)),
@@ -91,7 +98,8 @@ def _points(table: PaperTable, collection: Collection) -> list[_Point]:
             continue
         apart, lost = Difference.of(e.accuracy, base.accuracy), table.lost(row)
         paper = None if row.printed is None or lost is None else (row.printed.sparsity, -lost)
-        points.append(_Point(row, (100 * e.sparsity.mean, apart.points), apart.spread or 0.0, paper))
+        seeds = min(len(e.runs), len(base.runs))
+        points.append(_Point(row, (100 * e.sparsity.mean, apart.points), apart.spread, seeds, paper))
     return points
 
 
@@ -100,22 +108,24 @@ def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
     axes.axhline(0, color=ink, linewidth=0.8, linestyle=":")
     hollow: dict[str, Any] = {"markersize": 10, "markerfacecolor": "none", "markeredgewidth": 1.8, "linewidth": 0}
     for point in points:
+        colour, form = point.mark
         if not point.broken:
             axes.errorbar(
                 *point.ours,
-                yerr=point.spread or None,
-                fmt=point.form,
-                color=point.colour,
+                yerr=point.spread,
+                fmt=form,
+                color=colour,
                 markersize=7,
                 capsize=3,
                 alpha=0.9,
             )
         if point.paper is not None:
-            axes.plot(*point.paper, "o", color=point.colour, **hollow)
-    handles = [Line2D([], [], color=p.colour, marker=p.form, linewidth=0, label=p.label) for p in points] + [
-        Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow)
+            axes.plot(*point.paper, "o", color=colour, **hollow)
+    handles = [
+        *(Line2D([], [], color=p.mark[0], marker=p.mark[1], linewidth=0, label=p.label) for p in points),
+        Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow),
     ]
-    axes.set(title=table.called, xlabel="zeros among the sparsified weights, %", xlim=(-4, 104))
+    axes.set(title=table.called, xlabel="zeros, %", xlim=(-4, 104))
     axes.set_ylabel("accuracy to dense, points")
     axes.margins(y=0.15)
     axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.19), fontsize=8.5)
