@@ -37,7 +37,9 @@ def test_the_other_files_are_what_the_results_say(made: Rendering) -> None:
 def test_lines_come_from_files_of_experiments() -> None:
     for collection in collections(FILES):
         for name, source in sources(collection, ROOT / "experiments").items():
-            assert source.path is not None, f"{name} of results/{collection.name}.jsonl has no file in experiments/"
+            file = f"experiments/{collection.name}/{name}.toml"
+            assert source.path == file, f"{name} of results/{collection.name}.jsonl should have the file {file}"
+            assert not source.changes, f"{name} was run with other options than {file} has"
 
 
 def test_files_of_results_are_small() -> None:

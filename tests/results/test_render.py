@@ -20,6 +20,7 @@ def results(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     cpu = [line("vgg16-base", 0.85), line("vgg16-l0", 0.84, 0.8, test=test)]
     (folder / "cpu.jsonl").write_text("".join(json.dumps(one) + "\n" for one in cpu))
     (folder / "flagship.jsonl").write_text(json.dumps(line("fastnet-rvsm-l0-95", 0.9, 0.95)) + "\n")
+    (tmp_path / "experiments").mkdir()
     monkeypatch.chdir(tmp_path)
     return folder
 
@@ -71,7 +72,19 @@ def test_the_files(results: Path) -> None:
     assert "| loss-of-u-vgg16 | Section 3.3 | fails | −inf |" in verdicts
     assert "| penalty-sparsity | Section 6, Table 1 | not run yet | – |" in verdicts
     assert "*Not run yet*: needs vgg16-tl1, vgg16-l1." in verdicts
-    assert "*Holds*: base model 85.00 %; ℓ0 −1.00 points (paper: −1.28); not run yet: vgg16-l1, vgg16-tl1." in verdicts
+    kept = "base model 85.00 %; ℓ0 −1.00 points (paper: −1.28); not run yet: vgg16-l1, vgg16-tl1."
+    assert f"*Not told apart*: {kept}" in verdicts
+    assert "| accuracy-kept-vgg16 | Section 6, Table 1 | not told apart | 0.28 |" in verdicts
+    assert judged["accuracy-kept-vgg16"]["margin"] == pytest.approx(0.28)
+
+
+def test_one_collection_of_two_leaves_the_other(results: Path) -> None:
+    docs = results.parent / "a.md"
+    docs.write_text("<!-- results: cpu/costs -->\n<!-- end -->\n<!-- results: flagship/costs -->\n<!-- end -->\n")
+    assert main(["results", "results/cpu.jsonl", "results/flagship.jsonl", "--docs", "a.md"]) == 0
+    before = docs.read_text()
+    assert main(["results", "results/cpu.jsonl", "--docs", "a.md"]) == 0
+    assert docs.read_text() == before
 
 
 @pytest.mark.parametrize(
@@ -80,6 +93,7 @@ def test_the_files(results: Path) -> None:
         (["results/none.jsonl"], "there is no file results/none.jsonl; make it with rvsm collect"),
         (["results/cpu.jsonl", "--docs", "none.md"], "none.md cannot be read"),
         (["results/cpu.jsonl", "results/cpu.jsonl"], "have one name"),
+        (["results/cpu.jsonl", "--experiments", "none"], "there is no folder none; say with --experiments where"),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(

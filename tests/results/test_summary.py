@@ -106,3 +106,10 @@ def test_an_unfinished_run(copy: Callable[..., Run]) -> None:
 def test_a_line_is_short(trained: dict[str, Path]) -> None:
     line = summarize(Run(trained["l0"]))
     assert len(json.dumps(line, separators=(",", ":"))) < 10_000
+
+
+def test_layers_that_are_no_table_are_told(copy: Callable[..., Run]) -> None:
+    run = copy("l0")
+    (run.folder / "result.json").write_text(json.dumps({**(run.result() or {}), "layers": [1, 2]}))
+    with pytest.raises(ValueError, match=r"layers should be an object but is \[1, 2\]"):
+        summarize(run)

@@ -8,7 +8,8 @@ from typing import Any
 
 from rvsm.config.training import Augment, Training
 
-_OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
+OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
+"""The options that say where and how a training runs, not what it is, by section."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Config:
     def fingerprint(self) -> str:
         """Return eight characters that depend on all options but name, seed and what belongs to a machine."""
         table = {k: v for k, v in self.table().items() if k not in ("name", "seed")}
-        for section, keys in _OF_THE_MACHINE.items():
+        for section, keys in OF_THE_MACHINE.items():
             table[section] = {k: v for k, v in table[section].items() if k not in keys}
         return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
 

@@ -4,10 +4,10 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from rvsm.files import write_text
+from rvsm.files import replacing
 
 PARTS = ("table-1", "table-2", "networks", "headline", "costs", "verdicts", "pictures")
 """What there may be of a collection."""
@@ -36,42 +36,73 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
 
     Args:
         document: the text.
-        parts: by collection and name, such as "cpu/table-1"; for those that are not there the document says so.
+        parts: by collection and name, such as "cpu/table-1". Where a collection is among them but the part is not,
+            the document says so; where the whole collection is not, the old text stays, if there is any.
 
     Raises:
         ValueError: a comment is misspelt, names a part that there cannot be, or has no end.
 
     """
+    given = {key.partition("/")[0] for key in parts}
     lines: list[str] = []
-    inside: str | None = None
-    for line in document.split("\n"):
+    old: list[str] = []
+    begun: str | None = None
+    for whole in document.split("\n"):
+        line = whole.removesuffix("\r")
         begin = _BEGIN.fullmatch(line)
-        if inside is not None:
+        if begun is not None:
             if begin is not None:
-                raise ValueError(f"{inside} has no end: put {_END} on a line of its own before {line}")
-            inside = None if line == _END else inside
+                raise ValueError(f"{begun} has no end: put {_END} on a line of its own before {line}")
+            old.append(whole)
+            if line == _END:
+                lines += old if _stays(begun, old, given) else _new(begun, old, parts)
+                begun = None
         elif begin is not None:
             if begin["part"] not in PARTS:
                 raise ValueError(f"{line} names no part; choose from {', '.join(PARTS)}")
-            key = f"{begin['collection']}/{begin['part']}"
-            lines.append(marked(key, parts.get(key, EMPTY)).rstrip("\n"))
-            inside = line
+            begun, old = line, [whole]
         elif re.match(r"\s*<!--\s*results\b", line):
             raise ValueError(f"expected a line such as <!-- results: cpu/table-1 --> but found {line!r}")
         else:
-            lines.append(line)
-    if inside is not None:
-        raise ValueError(f"{inside} has no end: put {_END} on a line of its own after it")
+            lines.append(whole)
+    if begun is not None:
+        raise ValueError(f"{begun} has no end: put {_END} on a line of its own after it")
     return "\n".join(lines)
 
 
-def refresh(file: Path, parts: Mapping[str, str]) -> None:
-    """Rewrite the parts of a document that are made from results."""
+def _key(begun: str) -> str:
+    begin = _BEGIN.fullmatch(begun)
+    assert begin is not None
+    return f"{begin['collection']}/{begin['part']}"
+
+
+def _stays(begun: str, old: list[str], given: Container[str]) -> bool:
+    """Return whether a part keeps its text: it has one, and its collection was not given."""
+    return any(line.strip() for line in old[1:-1]) and _key(begun).partition("/")[0] not in given
+
+
+def _new(begun: str, old: list[str], parts: Mapping[str, str]) -> list[str]:
+    """Return the lines of a part, which end as its first line did."""
+    text = marked(_key(begun), parts.get(_key(begun), EMPTY)).rstrip("\n")
+    end = "\r" if old[0].endswith("\r") else ""
+    return [*(f"{line}{end}" for line in text.split("\n")[:-1]), old[-1]]
+
+
+def refreshed_file(file: Path, parts: Mapping[str, str]) -> str:
+    """Return the text of a document with the parts that are made from results, and with its own ends of lines."""
     try:
-        document = file.read_text(encoding="utf-8")
+        return refreshed(file.read_bytes().decode("utf-8"), parts)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
-    try:
-        write_text(refreshed(document, parts), file)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} cannot be read as UTF-8: {error.reason} at byte {error.start}") from None
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
+
+
+def refresh(files: Sequence[Path], parts: Mapping[str, str]) -> None:
+    """Rewrite the parts of documents that are made from results: of all of them, or of none if one is refused."""
+    texts = {file: refreshed_file(file, parts) for file in files}
+    for file, text in texts.items():
+        with replacing(file) as temporary:
+            temporary.write_bytes(text.encode("utf-8"))

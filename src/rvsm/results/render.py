@@ -51,7 +51,12 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
         experiments: the folder of the files that the experiments were run from.
         folder: the name of the folder of results; documents are in a folder beside it.
 
+    Raises:
+        ValueError: a file of results or the folder of experiments cannot be read.
+
     """
+    if not experiments.is_dir():
+        raise ValueError(f"there is no folder {experiments}; say with --experiments where their files are")
     parts: dict[str, str | None] = {}
     claims, figures = {}, []
     for c in collections(files):
@@ -83,8 +88,7 @@ def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), exper
 
     """
     made = rendering(files, experiments=experiments, folder=out.resolve().name)
-    for document in docs:  # first, as it may be refused
-        refresh(document, made.parts)
+    refresh(docs, made.parts)  # first, as one may be refused
     written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
     for name, text in made.files.items():
         write_text(text, out / name)

@@ -3,16 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rvsm.config import config_of, differences, read_config
+from rvsm.config import OF_THE_MACHINE, config_of, differences, read_config
 from rvsm.results.experiments import Collection, Experiment
 
-_OF_THE_MACHINE = (
-    "data.path",
-    "training.threads",
-    "training.device",
-    "training.tensorboard",
-    "training.checkpoint_every",
-)
+_OF_THE_MACHINE = tuple(f"{section}.{key} " for section, keys in OF_THE_MACHINE.items() for key in keys)
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,7 @@ def summarize(run: Run) -> dict[str, Any]:
         "weights": result.get("weights"),
         "parameters": result.get("parameters"),
         "nonzeros": result.get("nonzeros"),
-        "layers": {
-            name: {key: inside(layer, key) for key in ("shape", "density")}
-            for name, layer in dict(result.get("layers") or {}).items()
-        },
+        "layers": _layers(result.get("layers")),
         "images": result.get("images"),
         "about": {key: value for key, value in run.about().items() if key in _ABOUT},
         "file_bytes": run.file_bytes(),
@@ -95,6 +92,14 @@ def _curve(records: Iterable[Mapping[str, Any]]) -> dict[str, list[float | None]
     ordered = [by_epoch[epoch] for epoch in sorted(by_epoch)]
     columns = {name: [number(record, *path) for record in ordered] for name, path in _CURVE.items()}
     return {name: column for name, column in columns.items() if any(value is not None for value in column)}
+
+
+def _layers(found: Any) -> dict[str, dict[str, Any]]:
+    """Return shape and density of each layer."""
+    if found is not None and not isinstance(found, Mapping):
+        raise ValueError(f"layers should be an object but is {repr(found)[:60]}")
+    layers = {} if found is None else found
+    return {name: {key: inside(layer, key) for key in ("shape", "density")} for name, layer in layers.items()}
 
 
 def _norms(found: Any) -> dict[str, Any]:
