@@ -1,12 +1,15 @@
 """Several trainings, one after another or at once: real processes on the digits."""
 
 import io
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -52,65 +55,181 @@ def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     assert re.search(r"1/2 wild, seed 0: the loss became nan", told)
 
 
-def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(tmp_path: Path) -> None:
-    bad = config("bad", "--model.name", "rvsm.models:convnet", "--model.width", "-1")
-    with pytest.raises(ValueError, match=r"1/2 bad, seed 0: the model .* cannot be made"):
-        run([bad, config("good", "--training.epochs", "400")], tmp_path, jobs=2)
-    good = folder_of(tmp_path, "good", 0)
-    assert not (good / "result.json").exists()
+NETS = """
+import time, warnings
+from pathlib import Path
+from rvsm.models import convnet
+
+def wary(width: int):
+    warnings.warn("three layers are few")
+    return convnet(width=width)
+
+def late(width: int):
+    while not Path({waits_for!r}).exists():
+        time.sleep(0.02)
+    raise ValueError("too late")
+"""
 
 
+def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path, "good", 0)
+    module = f"nets_{tmp_path.name}"
+    (tmp_path / f"{module}.py").write_text(NETS.format(waits_for=str(folder / "metrics.jsonl")))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    configs = [
+        config("bad", "--model.name", f"{module}:late"),
+        config("good", "--model.name", f"{module}:wary", "--training.epochs", "40"),
+    ]
+    with pytest.raises(ValueError, match=r"1/2 bad, seed 0: the model .* cannot be made: .* too late"):
+        run(configs, tmp_path, jobs=2)
+    good = Run(folder)
+    assert good.checkpoints()
+    assert good.status == "unfinished"
+    about = json.loads((folder / "about.json").read_text())
+    (folder / "about.json").write_text(json.dumps({**about, "machine": "an abacus"}))
+    _, told = run(configs[1:], tmp_path, jobs=2)
+    assert good.status == "finished"
+    assert len(good.metrics()) == 40
+    # What is said in the process of a training is printed under its title.
+    lines = told.splitlines()
+    assert lines[0] == "1/1 good, seed 0: begun"
+    assert lines[1].startswith("1/1 good, seed 0: test accuracy of u")
+    assert lines[2].startswith("    other machine or versions than at the start (machine an abacus → ")
+    assert lines[3] == "    rvsm: three layers are few"
+    assert re.fullmatch(r"    .*good-s0: going on from step [1-9]\d* of \d+", lines[4])
+    assert len(lines) == 5
+
+
+linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the processes of others are found in /proc")
+
+
+@linux
 def test_a_worker_that_is_killed(tmp_path: Path) -> None:
-    text = command(tmp_path, kill=signal.SIGKILL, children=True)
+    with comparison(tmp_path) as compare:
+        os.kill(compare.workers()[0], signal.SIGKILL)
+        text = compare.ending()
     assert re.search(r"its process ended with code -9, perhaps for want of memory", text)
     assert "Traceback" not in text
 
 
-def test_a_termination_stops_all_after_a_checkpoint(tmp_path: Path) -> None:
-    text = command(tmp_path, kill=signal.SIGTERM, children=False)
+@linux
+def test_ctrl_c_stops_all_after_a_checkpoint(tmp_path: Path) -> None:
+    with comparison(tmp_path) as compare:
+        os.killpg(compare.pid, signal.SIGINT)
+        text = compare.ending()
     assert "stopped; the same command goes on from here" in text
     assert "Traceback" not in text
-    for name in ("a", "b"):
-        assert Run(folder_of(tmp_path / "runs", name, 0)).checkpoints()
+    assert compare.checkpoints()
 
 
-def command(folder: Path, *, kill: signal.Signals, children: bool) -> str:
-    """Start a long comparison, send a signal to it or to one of its workers once both train, and return its output."""
-    for name in ("a", "b"):
-        (folder / f"{name}.toml").write_text(
-            "[model]\nwidth = 4\n[budget]\nsparsity = 0.5\n[training]\nepochs = 2000\n"
-        )
-    words = ["compare", "a.toml", "b.toml", "--jobs", "2", "--runs", "runs"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "rvsm.cli", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True,
-    )  # fmt: skip
+@linux
+def test_a_termination_and_a_closed_terminal_stop_all_after_a_checkpoint(tmp_path: Path) -> None:
+    # At the end of a session both may come. Either would end the command at once if it were not handled.
+    with comparison(tmp_path) as compare:
+        os.kill(compare.pid, signal.SIGTERM)
+        os.kill(compare.pid, signal.SIGHUP)
+        text = compare.ending()
+    assert "stopped; the same command goes on from here" in text
+    assert "Traceback" not in text
+    assert compare.checkpoints()
+
+
+@linux
+def test_ctrl_c_while_the_processes_begin(tmp_path: Path) -> None:
+    with comparison(tmp_path, trained=False) as compare:
+        os.killpg(compare.pid, signal.SIGINT)
+        text = compare.ending()
+    assert "stopped; the same command goes on from here" in text
+    assert "Traceback" not in text
+
+
+@linux
+def test_without_their_parent_they_stop_after_a_checkpoint(tmp_path: Path) -> None:
+    with comparison(tmp_path) as compare:
+        os.kill(compare.pid, signal.SIGKILL)
+        text = compare.ending()
+    assert "Traceback" not in text
+    assert compare.checkpoints()
+
+
+class Comparison:
+    """A comparison of two long trainings, which save only when they are stopped, in processes of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        names = ("a", "b")
+        for name in names:
+            (folder / f"{name}.toml").write_text(
+                "[model]\nwidth = 4\n[budget]\nsparsity = 0.5\n[training]\nepochs = 20000\ncheckpoint_every = 20000\n"
+            )
+        self.folders = [folder_of(folder / "runs", name, 0) for name in names]
+        words = ["compare", *(f"{name}.toml" for name in names), "--jobs", "2", "--runs", "runs"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "rvsm.cli", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        self.pid = self._process.pid
+        self._known: list[int] = []
+
+    def workers(self) -> list[int]:
+        """Return the processes that train; the tracker of resources is not one of them."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if _parent(int(folder.name)) == self.pid and b"spawn_main" in (folder / "cmdline").read_bytes():
+                    self._known.append(int(folder.name))
+        self._known = sorted(set(self._known))
+        return self._known
+
+    def wait(self, *, trained: bool) -> None:
+        """Wait until both processes are there, or until both have trained a little."""
+        files = [folder / "metrics.jsonl" for folder in self.folders]
+        until(lambda: len(self.workers()) == 2 or self._process.poll() is not None)
+        if trained:
+            until(lambda: all(file.exists() and file.stat().st_size for file in files))
+        assert self._process.poll() is None
+
+    def ending(self) -> str:
+        """Wait for the end of all processes, and return what was printed."""
+        text, _ = self._process.communicate(timeout=120)
+        assert self._process.returncode not in (0, None)
+        until(lambda: all(_parent(worker) is None for worker in self._known))
+        return text
+
+    def checkpoints(self) -> bool:
+        return all(Run(folder).checkpoints() for folder in self.folders)
+
+    def kill(self) -> None:
+        """End what is left where a test has failed."""
+        self._process.kill()
+        for worker in self._known:
+            if _parent(worker) is not None:
+                os.kill(worker, signal.SIGKILL)
+        self._process.wait()
+
+
+@contextmanager
+def comparison(folder: Path, *, trained: bool = True) -> Iterator[Comparison]:
+    compare = Comparison(folder)
     try:
-        metrics = [folder_of(folder / "runs", name, 0) / "metrics.jsonl" for name in ("a", "b")]
-        deadline = time.monotonic() + 120
-        while not all(file.exists() and file.stat().st_size for file in metrics):
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        target = _children(process.pid)[0] if children else process.pid
-        os.kill(target, kill)
-        text, _ = process.communicate(timeout=120)
+        compare.wait(trained=trained)
+        yield compare
     finally:
-        process.kill()
-    assert process.returncode not in (0, None)
-    assert _children(process.pid) == []
-    return text
+        compare.kill()
 
 
-def _children(pid: int) -> list[int]:
-    """Return the processes that train for a parent; the tracker of resources is not one of them."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            line = (folder / "cmdline").read_bytes()
-        except (OSError, IndexError, ValueError):
-            continue
-        if parent == pid and b"spawn_main" in line:
-            found.append(int(folder.name))
-    return found
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _parent(pid: int) -> int | None:
+    """Return the parent of a process, or none if the process has ended, whether or not somebody has taken note."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except OSError:
+        return None
+    return None if state in "ZX" else int(parent)

@@ -3,16 +3,18 @@
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from textwrap import indent
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -20,9 +22,10 @@ from rich.console import Console
 from rvsm.config import Config
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
-from rvsm.train.session import resume, start_or_resume, summary
+from rvsm.train.session import _say, resume, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
+_SPAWN = get_context("spawn")  # a fork would take over torch's threads in whatever state they are
 
 
 @dataclass(frozen=True)
@@ -32,18 +35,28 @@ class _Worker:
     answer: Connection
 
 
+@dataclass(frozen=True)
+class _Answer:
+    """How a training ended, in a word and a sentence, and what it said before: warnings, and the like."""
+
+    ending: Ending
+    text: str
+    said: str = ""
+
+
 def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Console) -> None:
     """Train several configurations at a time, each on its share of the threads, and print a line for each.
 
-    Ctrl-C, a termination, or an error in one of them stops all, each after a checkpoint.
+    Ctrl-C, a termination, a closed terminal, or an error in one of them stops all, each after a checkpoint.
     """
-    threads = max(1, torch.get_num_threads() // jobs)
+    unfinished = sum(not (folder / "result.json").exists() for _, folder in wanted)
+    threads = max(1, torch.get_num_threads() // max(1, min(jobs, unfinished)))
     waiting = list(enumerate(wanted, 1))
     working: dict[Connection, _Worker] = {}
-    try:
-        with _termination_interrupts():
+    with _Stop(working) as stop:
+        try:
             while waiting or working:
-                while waiting and len(working) < jobs:
+                while waiting and len(working) < jobs and not stop.asked:
                     number, (config, folder) = waiting.pop(0)
                     title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}"
                     if (folder / "result.json").exists():
@@ -52,76 +65,165 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
                     worker = _begin(title, config, folder, threads)
                     working[worker.answer] = worker
                     _say(console, f"{title}: begun")
-                for answer in wait(list(working)) if working else []:
-                    assert isinstance(answer, Connection)
-                    _end(working.pop(answer), console)
-    except KeyboardInterrupt:
-        raise StoppedError("stopped") from None
-    finally:
-        for worker in working.values():
-            worker.process.terminate()
-        for worker in working.values():
-            worker.process.join()
+                ready = wait([*working, stop.bell]) if working else []
+                if stop.asked:
+                    raise StoppedError("stopped")
+                for answer in [answer for answer in working if answer in ready]:
+                    worker = working.pop(answer)
+                    _tell(worker, _ended(worker), console)
+        finally:
+            _terminate(working)
+            ended = [(worker, _ended(worker)) for worker in working.values()]
+            for worker, last in ended:  # only now that all have ended, as there may be no terminal any more
+                if last.said:
+                    _say(console, f"{worker.title}:\n{indent(last.said, '    ')}")
 
 
 def _begin(title: str, config: Config, folder: Path, threads: int) -> _Worker:
-    context = get_context("spawn")  # a fork would take over torch's threads in whatever state they are
-    answer, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(config, folder, threads, theirs))
-    process.start()
+    answer, theirs = _SPAWN.Pipe(duplex=False)
+    process = _SPAWN.Process(target=_work, args=(config, folder, threads, theirs))
+    with _signals_blocked():
+        process.start()
     theirs.close()  # so that the pipe ends where the process ends
     return _Worker(title, process, answer)
 
 
-def _work(config: Config, folder: Path, threads: int, answer: Connection) -> None:
-    """Train in this process, and answer how it ended, in a word and a sentence."""
-    if hasattr(os, "setpgrp"):
-        os.setpgrp()  # Ctrl-C is for the parent, which asks us to stop; asked twice, we would not wait for a checkpoint
-    torch.set_num_threads(threads)
-    told: tuple[Ending, str]
+def _ended(worker: _Worker) -> _Answer:
+    """Return the answer of a worker, after waiting for its end."""
     try:
-        told = "finished", summary(start_or_resume(config, folder, Console(file=StringIO()), brief=True))
-    except DivergenceError as error:
-        told = "diverged", str(error)
-    except KeyboardInterrupt as error:
-        told = "stopped", str(error)
-    except Exception as error:  # whatever it is, it is for the parent to tell
-        told = "failed", str(error) or type(error).__name__
-    answer.send(told)
-
-
-def _end(worker: _Worker, console: Console) -> None:
-    """Print what came of a worker, or raise it."""
-    try:
-        ending, text = worker.answer.recv()
-    except EOFError:
-        worker.process.join()
-        ending = "failed"
-        text = f"its process ended with code {worker.process.exitcode}, perhaps for want of memory"
+        answer = worker.answer.recv()
+    except (EOFError, OSError):  # before, or in the middle of it
+        answer = None
     worker.process.join()
-    if ending == "stopped":
-        raise StoppedError(text)
-    if ending == "failed":
-        raise ValueError(f"{worker.title}: {text}")
-    _say(console, f"{worker.title}: {text}", style="yellow" if ending == "diverged" else None)
+    if answer is None:
+        code = worker.process.exitcode
+        return _Answer("failed", f"its process ended with code {code}, perhaps for want of memory")
+    assert isinstance(answer, _Answer)
+    return answer
+
+
+def _tell(worker: _Worker, answer: _Answer, console: Console) -> None:
+    """Print what came of a worker, or raise it."""
+    raised = answer.ending in ("stopped", "failed")
+    if not raised:
+        style = "yellow" if answer.ending == "diverged" else None
+        _say(console, f"{worker.title}: {answer.text}", style=style)
+    if answer.said:
+        _say(console, (f"{worker.title}:\n" if raised else "") + indent(answer.said, "    "))
+    if raised:
+        kind = StoppedError if answer.ending == "stopped" else ValueError
+        raise kind(f"{worker.title}: {answer.text}")
+
+
+def _terminate(working: dict[Connection, _Worker]) -> None:
+    for worker in working.values():
+        worker.process.terminate()
+
+
+class _Stop:
+    """Ctrl-C, a termination and a closed terminal, noted instead of raised: that could be before a worker is known.
+
+    Args:
+        working: the workers; Ctrl-C a second time asks them a second time, so that they wait for no checkpoint.
+
+    """
+
+    def __init__(self, working: dict[Connection, _Worker]) -> None:
+        self.asked = False
+        self.bell, self._ring = _SPAWN.Pipe(duplex=False)  # ends when it rings, so that it can be waited for
+        self._working = working
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_Stop":
+        if threading.current_thread() is threading.main_thread():
+            numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+            for number in numbers:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores a closed terminal
+                    self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._ring.close()
+        self.bell.close()
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if not self.asked:
+            self.asked = True
+            self._ring.close()
+        elif number == signal.SIGINT:  # the others may come twice by themselves, from a shell and from the system
+            _terminate(self._working)
+
+
+_BLOCKED = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Treat a termination as Ctrl-C, so that the processes are stopped, too."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
+def _signals_blocked() -> Iterator[None]:
+    """Block Ctrl-C and termination where a process is started, which inherits that until it is ready for them."""
+    if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # it would unblock them if it were started along with the first process
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+# In the process of a worker
+
+
+def _work(config: Config, folder: Path, threads: int, answer: Connection) -> None:
+    """Train in this process, and answer how it ended."""
+    _obey_the_parent_only()
+    threading.Thread(target=_stop_without_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    file = StringIO()
+    console = Console(file=file, force_terminal=False)
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        _say(console, f"rvsm: {message}")  # a sentence, as on the command line
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        told = _train(config, folder, console)
+    with suppress(OSError):  # there may be nobody any more to tell
+        answer.send(_Answer(*told, said=file.getvalue().rstrip()))
+
+
+def _train(config: Config, folder: Path, console: Console) -> tuple[Ending, str]:
+    try:
+        return "finished", summary(start_or_resume(config, folder, console, brief=True))
+    except DivergenceError as error:
+        return "diverged", str(error)
+    except KeyboardInterrupt as error:
+        return "stopped", str(error)
+    except Exception as error:  # whatever it is, it is for the parent to tell
+        return "failed", str(error) or type(error).__name__
+
+
+def _obey_the_parent_only() -> None:
+    """Leave what is sent to the whole group of processes to the parent, which then asks us to stop.
+
+    A Ctrl-C while torch was imported was blocked, and is forgotten when it is ignored. Later the training handles both
+    signals, and does not wait for a checkpoint if asked twice; so that Ctrl-C, or a termination of the group, and then
+    the parent's request are not two, we leave the group. What is sent before the training ends this process at once.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _BLOCKED)
+
+
+def _stop_without_parent() -> None:
+    """Stop the training, after a checkpoint, when the parent has died and cannot ask for it."""
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
