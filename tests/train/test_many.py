@@ -103,7 +103,7 @@ def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(
     assert len(lines) == 5
 
 
-linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the processes of others are found in /proc")
+linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 
 
 @linux
@@ -162,13 +162,13 @@ class Comparison:
         names = ("a", "b")
         for name in names:
             (folder / f"{name}.toml").write_text(
-                "[model]\nwidth = 4\n[budget]\nsparsity = 0.5\n[training]\nepochs = 20000\ncheckpoint_every = 20000\n"
+                "[model]\nwidth = 4\n[budget]\nsparsity = 0.5\n[training]\nepochs=9999\ncheckpoint_every=9999\n"
             )
         self.folders = [folder_of(folder / "runs", name, 0) for name in names]
         words = ["compare", *(f"{name}.toml" for name in names), "--jobs", "2", "--runs", "runs"]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "rvsm.cli", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, start_new_session=True,
+            [sys.executable, "-m", "rvsm.cli", *words], cwd=folder, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.pid = self._process.pid
         self._known: list[int] = []

@@ -121,7 +121,7 @@ def _terminate(working: dict[Connection, _Worker]) -> None:
 
 
 class _Stop:
-    """Ctrl-C, a termination and a closed terminal, noted instead of raised: that could be before a worker is known.
+    """Ctrl-C, a termination and a closed terminal: noted, as what is raised may come before a worker is known.
 
     Args:
         working: the workers; Ctrl-C a second time asks them a second time, so that they wait for no checkpoint.
@@ -210,9 +210,10 @@ def _train(config: Config, folder: Path, console: Console) -> tuple[Ending, str]
 def _obey_the_parent_only() -> None:
     """Leave what is sent to the whole group of processes to the parent, which then asks us to stop.
 
-    A Ctrl-C while torch was imported was blocked, and is forgotten when it is ignored. Later the training handles both
-    signals, and does not wait for a checkpoint if asked twice; so that Ctrl-C, or a termination of the group, and then
-    the parent's request are not two, we leave the group. What is sent before the training ends this process at once.
+    A Ctrl-C while torch was imported was blocked, and is forgotten when it is ignored. Later the training handles
+    both signals, and does not wait for a checkpoint if asked twice; so that Ctrl-C, or a termination of the group,
+    and then the parent's request are not two, we leave the group. A termination before the training begins ends
+    this process at once.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setpgrp"):

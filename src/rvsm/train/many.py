@@ -34,8 +34,8 @@ def run_all(
         runs: the folder of the runs' folders.
         console: where to print.
         brief: print a line for each run only.
-        jobs: how many are trained at once, each with its share of the cores; always brief if there are several. On a
-            few cores that is faster than one after another, as small networks keep one core busier than two.
+        jobs: how many are trained at once, each with its share of the cores; always brief if there are several. On
+            a few cores that is faster than one after another, as small networks keep one core busier than two.
 
     """
     names = Counter(folder_of(runs, config.name, 0) for config in configs)
