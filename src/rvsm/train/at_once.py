@@ -22,7 +22,7 @@ from rich.console import Console
 from rvsm.config import Config
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
-from rvsm.train.session import _say, resume, start_or_resume, summary
+from rvsm.train.session import say, resume, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
 _SPAWN = get_context("spawn")  # a fork would take over torch's threads in whatever state they are
@@ -49,8 +49,8 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
 
     Ctrl-C, a termination, a closed terminal, or an error in one of them stops all, each after a checkpoint.
     """
-    unfinished = sum(not (folder / "result.json").exists() for _, folder in wanted)
-    threads = max(1, torch.get_num_threads() // max(1, min(jobs, unfinished)))
+    # Of all runs, finished or not: a run that is resumed has as many threads as it began with, and the same numbers.
+    threads = max(1, torch.get_num_threads() // min(jobs, len(wanted)))
     waiting = list(enumerate(wanted, 1))
     working: dict[Connection, _Worker] = {}
     with _Stop(working) as stop:
@@ -60,11 +60,11 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
                     number, (config, folder) = waiting.pop(0)
                     title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}"
                     if (folder / "result.json").exists():
-                        _say(console, f"{title}, finished already: {summary(resume(folder, console))}")
+                        say(console, f"{title}, finished already: {summary(resume(folder, console))}")
                         continue
                     worker = _begin(title, config, folder, threads)
                     working[worker.answer] = worker
-                    _say(console, f"{title}: begun")
+                    say(console, f"{title}: begun")
                 ready = wait([*working, stop.bell]) if working else []
                 if stop.asked:
                     raise StoppedError("stopped")
@@ -76,7 +76,7 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
             ended = [(worker, _ended(worker)) for worker in working.values()]
             for worker, last in ended:  # only now that all have ended, as there may be no terminal any more
                 if last.said:
-                    _say(console, f"{worker.title}:\n{indent(last.said, '    ')}")
+                    say(console, f"{worker.title}:\n{indent(last.said, '    ')}")
 
 
 def _begin(title: str, config: Config, folder: Path, threads: int) -> _Worker:
@@ -107,9 +107,9 @@ def _tell(worker: _Worker, answer: _Answer, console: Console) -> None:
     raised = answer.ending in ("stopped", "failed")
     if not raised:
         style = "yellow" if answer.ending == "diverged" else None
-        _say(console, f"{worker.title}: {answer.text}", style=style)
+        say(console, f"{worker.title}: {answer.text}", style=style)
     if answer.said:
-        _say(console, (f"{worker.title}:\n" if raised else "") + indent(answer.said, "    "))
+        say(console, (f"{worker.title}:\n" if raised else "") + indent(answer.said, "    "))
     if raised:
         kind = StoppedError if answer.ending == "stopped" else ValueError
         raise kind(f"{worker.title}: {answer.text}")
@@ -187,7 +187,7 @@ def _work(config: Config, folder: Path, threads: int, answer: Connection) -> Non
     console = Console(file=file, force_terminal=False)
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        _say(console, f"rvsm: {message}")  # a sentence, as on the command line
+        say(console, f"rvsm: {message}")  # a sentence, as on the command line
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -57,7 +57,7 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
             _load(trainer, state, folder)
         with _writing(folder):
             run.rewind(trainer.step)
-        _say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
+        say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
         return _train(run, trainer, console, brief=brief)
 
 
@@ -176,10 +176,10 @@ def quoted(folder: Path) -> str:
     return shlex.quote(str(folder))
 
 
-def _say(console: Console, text: str, style: str | None = None) -> None:
+def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line as it is: folders may have brackets in their names, and logs no width."""
     console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _warn(console: Console, text: str) -> None:
-    _say(console, text, "yellow")
+    say(console, text, "yellow")
