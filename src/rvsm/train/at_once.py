@@ -22,7 +22,7 @@ from rich.console import Console
 from rvsm.config import Config
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
-from rvsm.train.session import say, resume, start_or_resume, summary
+from rvsm.train.session import resume, say, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
 _SPAWN = get_context("spawn")  # a fork would take over torch's threads in whatever state they are
@@ -50,7 +50,7 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
     Ctrl-C, a termination, a closed terminal, or an error in one of them stops all, each after a checkpoint.
     """
     # Of all runs, finished or not: a run that is resumed has as many threads as it began with, and the same numbers.
-    threads = max(1, torch.get_num_threads() // min(jobs, len(wanted)))
+    threads = max(1, torch.get_num_threads() // max(1, min(jobs, len(wanted))))
     waiting = list(enumerate(wanted, 1))
     working: dict[Connection, _Worker] = {}
     with _Stop(working) as stop:
