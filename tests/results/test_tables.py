@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from rvsm.results.experiments import Collection, Experiment
-from rvsm.results.markdown import cell
 from rvsm.results.paper import TABLE_1, TABLE_2
 from rvsm.results.sources import Source
 from rvsm.results.tables import costs, dense_of, headline, networks, paper_table, speedup
@@ -193,10 +192,3 @@ class TestCosts:
         assert "| a | 2 | 30 | 500 | a processor, 1 thread, float32, torch 2.13 |" in text
         assert r"| b | 2 | 30 | 500 | another \| one, 2 threads, unknown precision |" in text
         assert text.endswith("\n2 runs, 1.0 hours in all.\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"), [("a|b", r"a\|b"), ("<b>*x*", r"&lt;b>\*x\*"), ("a\nb", "a b"), ("_a_`", r"\_a\_\`")]
-)
-def test_cells_stay_cells(text: str, shown: str) -> None:
-    assert cell(text) == shown

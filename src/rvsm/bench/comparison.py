@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine
 from rvsm.bench.memory import peak_memory
+from rvsm.pages.markdown import pipe_table
 
 REST = 0.01  # seconds between engines: threads of the one before still spin
 BLOCK = 0.05  # seconds that an engine is given in a round, at least one run
@@ -88,9 +89,7 @@ class Comparison:
     def markdown(self) -> str:
         """Return the table in Markdown, with a line of what it says."""
         head, *rows = self.rows()
-        rule = ["---", *["---:"] * (len(head) - 1)]
-        lines = ["| " + " | ".join(row) + " |" for row in [head, rule, *rows]]
-        return "\n".join([f"### {self.title}", "", *lines, "", *self._verdicts()])
+        return "\n".join([f"### {self.title}", "", pipe_table(head, rows), *self._verdicts()])
 
     def _verdicts(self) -> list[str]:
         result = []

@@ -1,9 +1,9 @@
 """What happened, in two or three sentences that follow from the numbers."""
 
 from collections.abc import Iterable, Sequence
-from math import hypot
 
 from rvsm.report.configurations import Configuration
+from rvsm.report.difference import Difference
 from rvsm.report.numbers import Mean
 from rvsm.report.rows import Row, row
 
@@ -103,16 +103,15 @@ def _compared(sparse: list[Row], dense: Row | None) -> list[str]:
 
 
 def _difference(dense: Row, sparse: Row) -> str:
-    """Return how far the accuracies are apart, and whether that is more than the seeds spread."""
-    a, b = dense.accuracy_u, sparse.accuracy_u
-    assert a is not None
-    assert b is not None
-    points = 100 * (a.mean - b.mean)
-    if abs(points) < 0.005:
+    """Return how far the accuracies are apart, and whether the seeds can tell."""
+    assert dense.accuracy_u is not None
+    assert sparse.accuracy_u is not None
+    apart = Difference.of(dense.accuracy_u, sparse.accuracy_u)
+    if abs(apart.points) < 0.005:
         return f"as much as {sparse.name}"
-    said = f"{abs(points):.2f} points {'more' if points > 0 else 'less'} than {sparse.name}"
-    if a.std is not None and b.std is not None and abs(a.mean - b.mean) <= hypot(a.std, b.std):
-        said += ", which is within the spread of the seeds"
+    said = f"{abs(apart.points):.2f} points {'more' if apart.points > 0 else 'less'} than {sparse.name}"
+    if apart.spread is not None and not apart.told_apart:
+        said += ", a difference that so few seeds do not tell from chance"
     return said
 
 

@@ -8,6 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from rvsm.pages.markdown import cell, pipe_table
 from rvsm.records import Run
 from rvsm.report.configurations import Configuration, configurations
 from rvsm.report.numbers import Mean
@@ -119,9 +120,7 @@ def table(listed: Sequence[Row]) -> Table:
 def markdown(listed: Sequence[Row]) -> str:
     """Return the rows as a table in Markdown."""
     shown = columns(listed)
-    lines = ["| " + " | ".join(shown) + " |", "| --- |" + " ---: |" * (len(shown) - 1)]
-    lines += ["| " + " | ".join(_cell(text(one)) for text in shown.values()) + " |" for one in listed]
-    return "\n".join(lines) + "\n"
+    return pipe_table(list(shown), [[cell(text(one)) for text in shown.values()] for one in listed])
 
 
 def as_json(listed: Sequence[Row]) -> str:
@@ -143,13 +142,6 @@ def _caption(listed: Sequence[Row]) -> str:
 
 def _bare(mean: Mean | None) -> Mean | None:
     return None if mean is None else replace(mean, std=None)
-
-
-def _cell(text: str) -> str:
-    """Return a text that neither ends a cell nor is read as HTML."""
-    for character in "\\|`*_[]":
-        text = text.replace(character, "\\" + character)
-    return text.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _percent(mean: Mean | None) -> str:

@@ -3,21 +3,21 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from rvsm.bench import OURS
+from rvsm.pages.markdown import cell, pipe_table
+from rvsm.report.difference import CHANCE, Difference
 from rvsm.report.lead import method_name
 from rvsm.report.numbers import inside
-from rvsm.results.experiments import CHANCE, Collection, Difference, Experiment
-from rvsm.results.markdown import (
+from rvsm.results.cells import (
     NOTHING,
-    cell,
     difference,
     kilobytes,
-    markdown,
     minutes,
     percent,
     points,
     times,
     whole,
 )
+from rvsm.results.experiments import Collection, Experiment
 from rvsm.results.paper import PaperTable, Row
 from rvsm.results.reading import Summary
 from rvsm.results.sources import Source
@@ -58,7 +58,7 @@ def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> 
         " over the sparsified weights, and over all parameters.",
         *_notes([ours[row.experiment] for row in rows], sources),
     ]
-    return f"**{table.title}**\n\n{markdown(head, cells)}\n{' '.join(notes)}\n"
+    return f"**{table.title}**\n\n{pipe_table(head, cells, texts=('experiment',))}\n{' '.join(notes)}\n"
 
 
 def _paper_row(table: PaperTable, row: Row, e: Experiment, base: Experiment | None, sources: Sources) -> list[str]:
@@ -101,7 +101,7 @@ def networks(collection: Collection, sources: Sources) -> str:
         *_speeds_told(sparse),
         *_notes([*alone, *sparse, *(base for base in bases.values() if base)], sources),
     ]
-    listed = markdown(head, rows, texts=("method", "experiment"))
+    listed = pipe_table(head, rows, texts=("method", "experiment"))
     return f"{listed}\n{' '.join(filter(None, notes))}".rstrip() + "\n"
 
 
@@ -132,7 +132,7 @@ def headline(collection: Collection) -> str:
                 f"{' / '.join(speeds)} ×",
             ]
         )
-    return markdown(head, rows)
+    return pipe_table(head, rows)
 
 
 def dense_of(e: Experiment, others: Mapping[str, Experiment]) -> Experiment | None:
@@ -222,7 +222,7 @@ def costs(collection: Collection) -> str:
     spent = [run.minutes or 0.0 for e in ours.values() for run in e.runs]
     where = f", on {cell(next(iter(machines)))}" if len(machines) == 1 else ""
     runs = f"{len(spent)} run{'s' * (len(spent) != 1)}"
-    return f"{markdown(head, rows, texts=('machine',))}\n{runs}, {sum(spent) / 60:.1f} hours in all{where}.\n"
+    return f"{pipe_table(head, rows, texts=('machine',))}\n{runs}, {sum(spent) / 60:.1f} hours in all{where}.\n"
 
 
 def _machine(run: Summary) -> str:

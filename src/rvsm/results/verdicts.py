@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 
+from rvsm.pages.markdown import cell, pipe_table
+from rvsm.results.cells import NOTHING
 from rvsm.results.claims import Judged, Open, Untold
-from rvsm.results.markdown import NOTHING, cell, markdown
 from rvsm.theory.verdict import Verdict
 
 
@@ -18,7 +19,7 @@ def table(judged: Sequence[Judged]) -> str:
     """Return a row for each claim, and below the table its words and the numbers that the verdict comes from."""
     rows = [[cell(one.statement), cell(one.where), one.verdict, _margin(one)] for one in judged]
     details = [f"- **{cell(v.statement)}**: {cell(v.claim)} *{_upper(v.verdict)}*: {_why(v)}" for v in judged]
-    listed = markdown(("claim", "where", "verdict", "margin"), rows, texts=("where", "verdict"))
+    listed = pipe_table(("claim", "where", "verdict", "margin"), rows, texts=("where", "verdict"))
     return "\n".join([listed, *details]) + "\n"
 
 

@@ -1,7 +1,7 @@
 """The claim that sparse networks keep their accuracy."""
 
+from rvsm.report.difference import Difference
 from rvsm.results.claims.claim import Claim, Experiments, Judged, Statement, at_least, not_yet, percent
-from rvsm.results.experiments import Difference
 from rvsm.results.paper import PaperTable, label
 
 ROWS = ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "resnet18-rvsm-l0")

@@ -1,7 +1,7 @@
 """The claims about RVSM and ADMM, Table 2."""
 
+from rvsm.report.difference import Difference
 from rvsm.results.claims.claim import CANNOT, Experiments, Judged, Statement, at_least, both, percent
-from rvsm.results.experiments import Difference
 from rvsm.results.paper import PAIRS
 
 MUCH = 23.31

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
+from rvsm.report.difference import Difference
 from rvsm.results.claims.claim import Experiments, Judged, Statement, more_than, percent
-from rvsm.results.experiments import Difference
 from rvsm.results.paper import label
 
 _WHERE = "Section 6, Table 1"

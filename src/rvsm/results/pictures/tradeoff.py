@@ -9,8 +9,9 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
+from rvsm.report.difference import CHANCE, Difference
 from rvsm.report.pictures.panels import NARROW, WIDE, panels
-from rvsm.results.experiments import CHANCE, Collection, Difference
+from rvsm.results.experiments import Collection
 from rvsm.results.paper import TABLES, PaperTable, Row
 
 _COLOURS = {"admm": "C0", "magnitude": "C6", "tl1": "C1", "l1": "C0", "l0": "C2"}

@@ -1,31 +1,9 @@
-"""Tables and numbers in Markdown."""
+"""Numbers of experiments as cells of a table."""
 
-from collections.abc import Container, Sequence
-
+from rvsm.report.difference import Difference
 from rvsm.report.numbers import Mean
-from rvsm.results.experiments import Difference
 
 NOTHING = "–"
-
-
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Container[str] = ("experiment",)) -> str:
-    """Return a table; the first column and those of the names in ``texts`` are texts, the others numbers.
-
-    >>> print(markdown(("a", "b", "experiment"), [("x", "1", "y")]), end="")
-    | a | b | experiment |
-    | --- | ---: | --- |
-    | x | 1 | y |
-    """
-    rule = ["---" if not i or name in texts else "---:" for i, name in enumerate(head)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in (head, rule, *rows))
-
-
-def cell(text: object) -> str:
-    """Return a text that neither ends a cell nor is read as HTML or Markdown."""
-    shown = "".join(c if c.isprintable() else " " for c in str(text))
-    for character in "\\|`*_[]":
-        shown = shown.replace(character, "\\" + character)
-    return shown.replace("&", "&amp;").replace("<", "&lt;")
 
 
 def percent(mean: Mean | None) -> str:
