@@ -7,12 +7,12 @@ from rvsm.report.numbers import Mean
 
 
 def test_one_seed() -> None:
-    far = Difference.of(Mean(0.9, None, 1), Mean(0.916, None, 1))
+    far = Difference.of(Mean(0.9, None, 1), Mean(0.926, None, 1))
     near = Difference.of(Mean(0.906, None, 1), Mean(0.902, None, 1))
-    assert str(far) == "−1.60 points"
+    assert str(far) == "−2.60 points"
     assert str(near) == "+0.40 points, not told apart by one seed"
     assert near.resolution == UNKNOWN_SPREAD
-    assert CHANCE == "1 point"
+    assert CHANCE == "2 points"
 
 
 def test_several_seeds() -> None:

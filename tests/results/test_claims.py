@@ -128,29 +128,29 @@ class TestLossOfU:
 class TestPenalties:
     def test_the_order_of_the_paper(self, experiments: Make) -> None:
         found = experiments(
-            vgg16_l1={"accuracy": 0.947, "sparsity": 0.36},
+            vgg16_l1={"accuracy": 0.957, "sparsity": 0.36},
             vgg16_tl1={"accuracy": 0.931, "sparsity": 0.63},
-            vgg16_l0={"accuracy": 0.918, "sparsity": 0.87},
+            vgg16_l0={"accuracy": 0.908, "sparsity": 0.87},
         )
         zeros, accuracy = verdict("penalty-sparsity", found), verdict("penalty-accuracy", found)
         assert (zeros.verdict, zeros.margin) == ("holds", pytest.approx(24))
-        assert (accuracy.verdict, accuracy.margin) == ("holds", pytest.approx(1.3))
-        assert "ℓ1 − Tℓ1 is +1.60 points; Tℓ1 − ℓ0 is +1.30 points; ℓ1 − ℓ0 is +2.90 points" in accuracy.evidence
+        assert (accuracy.verdict, accuracy.margin) == ("holds", pytest.approx(2.3))
+        assert "ℓ1 − Tℓ1 is +2.60 points; Tℓ1 − ℓ0 is +2.30 points; ℓ1 − ℓ0 is +4.90 points" in accuracy.evidence
         assert accuracy.correction is None
 
     def test_another_order(self, experiments: Make) -> None:
         found = experiments(
             vgg16_l1={"accuracy": 0.93, "sparsity": 0.63},
-            vgg16_tl1={"accuracy": 0.945, "sparsity": 0.62},
-            vgg16_l0={"accuracy": 0.92, "sparsity": 0.87},
+            vgg16_tl1={"accuracy": 0.955, "sparsity": 0.62},
+            vgg16_l0={"accuracy": 0.90, "sparsity": 0.87},
         )
         zeros, accuracy = verdict("penalty-sparsity", found), verdict("penalty-accuracy", found)
         assert (zeros.verdict, zeros.margin) == ("fails", pytest.approx(-1))
-        assert (accuracy.verdict, accuracy.margin) == ("holds with correction", pytest.approx(-1.5))
+        assert (accuracy.verdict, accuracy.margin) == ("holds with correction", pytest.approx(-2.5))
         assert accuracy.correction == "ℓ1 gives more accuracy than ℓ0."
 
     def test_ends_that_are_not_told_apart_mend_nothing(self, experiments: Make) -> None:
-        found = experiments(vgg16_l1={"accuracy": 0.93}, vgg16_tl1={"accuracy": 0.94}, vgg16_l0={"accuracy": 0.928})
+        found = experiments(vgg16_l1={"accuracy": 0.93}, vgg16_tl1={"accuracy": 0.95}, vgg16_l0={"accuracy": 0.928})
         assert verdict("penalty-accuracy", found).verdict == "fails"
 
     def test_equal_is_not_an_order(self, experiments: Make) -> None:
@@ -212,7 +212,7 @@ class TestADMM:
 
     @pytest.mark.parametrize(
         ("accuracy", "zeros", "margin"),
-        [(0.86, 0.93, -1.0), (0.88, 0.60, 0.60 * 100 - 47 - 23.31), (0.871, 0.60, 0.60 * 100 - 47 - 23.31)],
+        [(0.845, 0.93, -2.5), (0.88, 0.60, 0.60 * 100 - 47 - 23.31), (0.871, 0.60, 0.60 * 100 - 47 - 23.31)],
     )
     def test_less_accuracy_or_few_more_zeros(
         self, accuracy: float, zeros: float, margin: float, experiments: Make
@@ -244,7 +244,7 @@ class TestADMM:
 
     @pytest.mark.parametrize(
         ("accuracy", "outcome"),
-        [(0.885, "holds"), (0.875, "not told apart"), (0.869, "not told apart"), (0.855, "fails")],
+        [(0.895, "holds"), (0.885, "not told apart"), (0.855, "not told apart"), (0.845, "fails")],
     )
     def test_at_equal_sparsity(self, accuracy: float, outcome: str, experiments: Make) -> None:
         found = CLAIMS["rvsm-admm-equal-sparsity"](
@@ -316,10 +316,10 @@ class TestAccuracyKept:
     def test_holds(self, experiments: Make) -> None:
         found = verdict(
             "accuracy-kept-vgg16",
-            experiments(vgg16_base={"accuracy": 0.85}, vgg16_l1={"accuracy": 0.861}, vgg16_l0={"accuracy": 0.848}),
+            experiments(vgg16_base={"accuracy": 0.85}, vgg16_l1={"accuracy": 0.871}, vgg16_l0={"accuracy": 0.858}),
         )
-        assert (found.verdict, found.margin) == ("holds", pytest.approx(1.08))
-        assert "ℓ0 −0.20 points, not told apart by one seed (paper: −1.28)" in found.evidence
+        assert (found.verdict, found.margin) == ("holds", pytest.approx(2.08))
+        assert "ℓ0 +0.80 points, not told apart by one seed (paper: −1.28)" in found.evidence
         assert "; not run yet: vgg16-tl1." in found.evidence
         assert "vgg16 at width 0.25, 2 epochs" in found.evidence
 

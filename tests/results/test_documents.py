@@ -25,7 +25,7 @@ def test_only_the_text_between_the_comments_changes() -> None:
     assert refreshed(DOCUMENT, {"cpu/table-1": "| new |\n", "cpu/costs": "not asked for"}) == (
         "# Title\n\n<!-- results: cpu/table-1 -->\n\n| new |\n\n<!-- end -->\n\n"
         "Between, with a <!-- comment --> and <!-- end --> in a line.\n\n"
-        f"<!-- results: flagship/networks -->\n\n{EMPTY}\n<!-- end -->\nLast line"
+        "<!-- results: flagship/networks -->\n\n*There is no file flagship.jsonl yet.*\n\n<!-- end -->\nLast line"
     )
 
 
@@ -68,6 +68,7 @@ def test_a_second_time_changes_nothing() -> None:
             "expected a line such as .* but found '<!-- results cpu/costs",
         ),
         ("  <!-- results: cpu/costs -->\n<!-- end -->", "expected a line such as"),
+        ("# Title\n<!-- result: cpu/costs -->\n<!-- end -->", "there is nothing to rewrite: expected a line such as"),
     ],
 )
 def test_mistakes_are_told(document: str, said: str) -> None:

@@ -61,7 +61,7 @@ def test_equal_seeds_are_several_all_the_same(experiments: Make) -> None:
     twice = [{"accuracy": 0.8}, {"accuracy": 0.8, "seed": 1}]
     figure = tradeoff(Collection("cpu", experiments(vgg16_base=twice, vgg16_l0=twice, vgg16_l1={})))
     assert figure is not None
-    assert "Bars are one standard deviation over the seeds. Where there is one seed, 1 point" in figure.caption
+    assert "Bars are one standard deviation over the seeds. Where there is one seed, 2 points" in figure.caption
 
 
 def test_a_broken_network_does_not_press_the_others_together(experiments: Make) -> None:
@@ -76,8 +76,8 @@ def test_a_broken_network_does_not_press_the_others_together(experiments: Make) 
     figure = tradeoff(c)
     assert figure is not None
     assert figure._drawn(figure.size).axes[0].get_ylim()[0] > -5
-    assert {"ℓ1", "ℓ0: −75.0, not drawn"} <= set(shown(figure))
-    assert "are only in the legend, with their loss." in figure.caption
+    assert {"ℓ1", "ℓ0", "−75.0 ↓"} <= set(shown(figure))
+    assert "At the lower edge are networks that lose more than ten points" in figure.caption
 
 
 def test_losses_of_the_sparse_rows(experiments: Make) -> None:

@@ -42,7 +42,7 @@ def test_the_command(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     text = docs.read_text()
     assert text.startswith("Before\n<!-- results: cpu/table-1 -->\n\n**Table 1:")
-    assert text.endswith("<!-- results: gpu/costs -->\n\n*Not run yet.*\n\n<!-- end -->\n")
+    assert text.endswith("<!-- results: gpu/costs -->\n\n*There is no file gpu.jsonl yet.*\n\n<!-- end -->\n")
 
 
 def test_the_files(results: Path) -> None:
@@ -72,8 +72,8 @@ def test_the_files(results: Path) -> None:
     assert "| loss-of-u-vgg16 | Section 3.3 | fails | −inf |" in verdicts
     assert "| penalty-sparsity | Section 6, Table 1 | not run yet | – |" in verdicts
     assert "*Not run yet*: needs vgg16-tl1, vgg16-l1." in verdicts
-    kept = "base model 85.00 %; ℓ0 −1.00 points (paper: −1.28); not run yet: vgg16-l1, vgg16-tl1."
-    assert f"*Not told apart*: {kept}" in verdicts
+    kept = "base model 85.00 %; ℓ0 −1.00 points, not told apart by one seed (paper: −1.28)"
+    assert f"*Not told apart*: {kept}; not run yet: vgg16-l1, vgg16-tl1." in verdicts
     assert "| accuracy-kept-vgg16 | Section 6, Table 1 | not told apart | 0.28 |" in verdicts
     assert judged["accuracy-kept-vgg16"]["margin"] == pytest.approx(0.28)
 
@@ -83,8 +83,23 @@ def test_one_collection_of_two_leaves_the_other(results: Path) -> None:
     docs.write_text("<!-- results: cpu/costs -->\n<!-- end -->\n<!-- results: flagship/costs -->\n<!-- end -->\n")
     assert main(["results", "results/cpu.jsonl", "results/flagship.jsonl", "--docs", "a.md"]) == 0
     before = docs.read_text()
-    assert main(["results", "results/cpu.jsonl", "--docs", "a.md"]) == 0
+    assert main(["results", "results/cpu.jsonl", "--docs", "a.md", "--out", "elsewhere"]) == 0
     assert docs.read_text() == before
+
+
+def test_tables_do_not_lose_a_collection(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", "results/cpu.jsonl", "results/flagship.jsonl"]) == 0
+    before = (results / "tables.md").read_text()
+    assert main(["results", "results/cpu.jsonl"]) == 1
+    assert "results/tables.md is made from flagship.jsonl, too; give all files" in capsys.readouterr().err
+    assert (results / "tables.md").read_text() == before
+
+
+def test_rows_of_different_images_are_no_table(results: Path, line: Line, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [line("vgg16-base", images="aa"), line("vgg16-l0", images=None), line("vgg16-l1", images="bb")]
+    (results / "cpu.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    assert main(["results", "results/cpu.jsonl"]) == 1
+    assert "vgg16-base was trained on other images (aa) than vgg16-l1 (bb)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

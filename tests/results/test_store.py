@@ -57,7 +57,7 @@ def test_other_options_of_one_name_are_refused(runs: list[Run], copy: Callable[.
     changed = copy("l0")
     config = changed.folder / "config.toml"
     config.write_text(config.read_text().replace("lam = 0.001", "lam = 0.002"))
-    with pytest.raises(ValueError, match=r"with these, .*a\.jsonl has runs called l0 with different options"):
+    with pytest.raises(ValueError, match=r"with these runs, .*a\.jsonl has runs called l0 with different options"):
         collect([changed], file)
     assert file.read_text() == before
 
@@ -65,7 +65,7 @@ def test_other_options_of_one_name_are_refused(runs: list[Run], copy: Callable[.
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("{", "Expecting property name"),
+        ("{", r"is damaged: it is not JSON from character 2 on; restore the line, or delete it and collect"),
         ("[]", "it should be an object"),
         ("[" * 100_000, "nested too deeply"),
         ('{"format": 2}', "its format is 2"),

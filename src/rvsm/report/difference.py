@@ -5,11 +5,11 @@ from math import hypot, sqrt
 
 from rvsm.report.numbers import Mean
 
-UNKNOWN_SPREAD = 1.0
+UNKNOWN_SPREAD = 2.0
 """Points of accuracy below which two single runs are not told apart.
 
-One accuracy of 75–80 % on 10,000 images has a binomial error of 0.4 points, a difference of two has 0.6; how much
-another seed would change comes on top, and is not known.
+An accuracy of 75 % on 10,000 images has a binomial error of 0.43 points. If another seed changes it by 0.5 more, a
+difference of two has an error of 0.94, and chance alone makes it larger than 1.8 one time in twenty.
 """
 CHANCE = f"{UNKNOWN_SPREAD:g} point{'s' * (UNKNOWN_SPREAD != 1)}"
 """The same in words, for notes and captions."""
@@ -23,7 +23,7 @@ class Difference:
     """How far apart two means are, in points.
 
     >>> Difference.of(Mean(0.93, None, 1), Mean(0.928, None, 1))
-    Difference(points=0.2, spread=None, resolution=1.0)
+    Difference(points=0.2, spread=None, resolution=2.0)
     >>> Difference.of(Mean(0.93, None, 1), Mean(0.928, None, 1)).told_apart
     False
 

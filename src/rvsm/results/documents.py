@@ -15,6 +15,7 @@ EMPTY = "*Not run yet.*\n"
 
 _BEGIN = re.compile(r"<!-- results: (?P<collection>[\w.-]+)/(?P<part>[\w.-]+) -->")
 _END = "<!-- end -->"
+_EXPECTED = "expected a line such as <!-- results: cpu/table-1 -->"
 
 
 def marked(key: str, text: str) -> str:
@@ -31,6 +32,11 @@ def marked(key: str, text: str) -> str:
     return f"<!-- results: {key} -->\n\n{text.strip()}\n\n{_END}\n"
 
 
+def named_in(document: str) -> set[str]:
+    """Return the collections of which a document has parts."""
+    return {begin["collection"] for line in document.splitlines() if (begin := _BEGIN.fullmatch(line))}
+
+
 def refreshed(document: str, parts: Mapping[str, str]) -> str:
     """Return a document with the text between its comments replaced; the rest stays as it is, to the letter.
 
@@ -40,9 +46,11 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
             the document says so; where the whole collection is not, the old text stays, if there is any.
 
     Raises:
-        ValueError: a comment is misspelt, names a part that there cannot be, or has no end.
+        ValueError: there is no comment, or one is misspelt, names a part that there cannot be, or has no end.
 
     """
+    if "<!-- results" not in document:
+        raise ValueError(f"there is nothing to rewrite: {_EXPECTED}, and {_END} after it")
     given = {key.partition("/")[0] for key in parts}
     lines: list[str] = []
     old: list[str] = []
@@ -55,14 +63,14 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
                 raise ValueError(f"{begun} has no end: put {_END} on a line of its own before {line}")
             old.append(whole)
             if line == _END:
-                lines += old if _stays(begun, old, given) else _new(begun, old, parts)
+                lines += old if _stays(begun, old, given) else _new(begun, old, parts, given)
                 begun = None
         elif begin is not None:
             if begin["part"] not in PARTS:
                 raise ValueError(f"{line} names no part; choose from {', '.join(PARTS)}")
             begun, old = line, [whole]
         elif re.match(r"\s*<!--\s*results\b", line):
-            raise ValueError(f"expected a line such as <!-- results: cpu/table-1 --> but found {line!r}")
+            raise ValueError(f"{_EXPECTED}, but found {line!r}")
         else:
             lines.append(whole)
     if begun is not None:
@@ -81,9 +89,11 @@ def _stays(begun: str, old: list[str], given: Container[str]) -> bool:
     return any(line.strip() for line in old[1:-1]) and _key(begun).partition("/")[0] not in given
 
 
-def _new(begun: str, old: list[str], parts: Mapping[str, str]) -> list[str]:
+def _new(begun: str, old: list[str], parts: Mapping[str, str], given: Container[str]) -> list[str]:
     """Return the lines of a part, which end as its first line did."""
-    text = marked(_key(begun), parts.get(_key(begun), EMPTY)).rstrip("\n")
+    collection = _key(begun).partition("/")[0]
+    missing = EMPTY if collection in given else f"*There is no file {collection}.jsonl yet.*\n"
+    text = marked(_key(begun), parts.get(_key(begun), missing)).rstrip("\n")
     end = "\r" if old[0].endswith("\r") else ""
     return [*(f"{line}{end}" for line in text.split("\n")[:-1]), old[-1]]
 

@@ -80,6 +80,20 @@ def collections(files: Iterable[Path]) -> list[Collection]:
     return [Collection(name, grouped(read(file), str(file))) for name, file in found.items()]
 
 
+def comparable(collection: Collection) -> None:
+    """Raise an error if experiments of a collection, which is one table or two, were trained on different images."""
+    images: dict[str, str] = {}
+    for e in collection.experiments.values():
+        if e.first.images is not None:
+            images.setdefault(e.first.images, e.name)
+    if len(images) > 1:
+        (one, first), (other, second), *_ = images.items()
+        raise ValueError(
+            f"{collection.name}.jsonl cannot be one table: {first} was trained on other images ({one}) than {second}"
+            f" ({other}); collect the runs on one set of images into a file of their own"
+        )
+
+
 def grouped(summaries: Iterable[Summary], where: str = "the file") -> dict[str, Experiment]:
     """Return the experiments by name, in the order in which they came.
 

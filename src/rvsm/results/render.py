@@ -8,8 +8,8 @@ from rvsm.files import write_text
 from rvsm.pages import Figure
 from rvsm.results import verdicts
 from rvsm.results.claims import judged
-from rvsm.results.documents import marked, refresh
-from rvsm.results.experiments import collections
+from rvsm.results.documents import marked, named_in, refresh
+from rvsm.results.experiments import collections, comparable
 from rvsm.results.paper import TABLES, is_of_the_paper
 from rvsm.results.pictures import pictures
 from rvsm.results.sources import sources
@@ -55,14 +55,16 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
         ValueError: a file of results or the folder of experiments cannot be read.
 
     """
+    read = collections(files)
     if not experiments.is_dir():
         raise ValueError(f"there is no folder {experiments}; say with --experiments where their files are")
     parts: dict[str, str | None] = {}
     claims, figures = {}, []
-    for c in collections(files):
+    for c in read:
         run_from, drawn = sources(c, experiments), pictures(c)
         figures += drawn
         if is_of_the_paper(set(c.experiments)):
+            comparable(c)
             claims[c.name] = list(judged(c.experiments))
             parts |= {f"{c.name}/{table.key}": paper_table(table, c, run_from) for table in TABLES}
             parts[f"{c.name}/verdicts"] = verdicts.table(claims[c.name])
@@ -86,11 +88,22 @@ def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), exper
         docs: documents of which the parts between their comments are rewritten, too.
         experiments: the folder of the files that the experiments were run from.
 
+    Raises:
+        ValueError: a file cannot be read or compared, or the folder has tables of a collection that is not given.
+
     """
     made = rendering(files, experiments=experiments, folder=out.resolve().name)
+    _loses_none(out / "tables.md", {file.stem for file in files})
     refresh(docs, made.parts)  # first, as one may be refused
     written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
     for name, text in made.files.items():
         write_text(text, out / name)
         written.append(out / name)
     return [*written, *docs]
+
+
+def _loses_none(tables: Path, given: set[str]) -> None:
+    """Raise an error if the tables that are there have a collection that was not given, and would lose it."""
+    if tables.exists() and (others := sorted(named_in(tables.read_text(encoding="utf-8", errors="replace")) - given)):
+        missing = ", ".join(f"{other}.jsonl" for other in others)
+        raise ValueError(f"{tables} is made from {missing}, too; give all files, or another folder with --out")

@@ -50,7 +50,7 @@ def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
         new += summary.key not in lines
         text = json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         lines[summary.key] = text, summary
-    by_name((summary for _, summary in lines.values()), f"with these, {into}")
+    by_name((summary for _, summary in lines.values()), f"with these runs, {into}")
     text = "".join(f"{line}\n" for line, _ in lines.values())
     if (size := len(text.encode())) > LARGEST:
         raise ValueError(f"{into} would have {size:,} bytes, more than {LARGEST:,}; collect into another file")
@@ -78,14 +78,21 @@ def by_name(summaries: Iterable[Summary], where: str) -> dict[str, list[Summary]
             known = sorted({str(value) for value in values if value is not None})
             if len(known) > 1:
                 raise ValueError(
-                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}); remove the lines"
-                    " of one of them, or collect it into another file"
+                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}), which are no seeds of"
+                    " one experiment; collect one of them into another file, or train it under a name of its own"
+                    " with --name"
                 )
     return runs
 
 
 def _naming(run: Run, reason: str) -> str:
     return reason if str(run.folder) in reason else f"{run.folder} cannot be collected: {reason}"
+
+
+def _damaged(place: int, path: Path, what: str) -> ValueError:
+    return ValueError(
+        f"line {place} of {path} is damaged: {what}; restore the line, or delete it and collect its run again"
+    )
 
 
 def _lines(path: Path) -> list[tuple[str, Summary]]:
@@ -102,10 +109,12 @@ def _lines(path: Path) -> list[tuple[str, Summary]]:
             continue
         try:
             summary = summary_of(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise _damaged(place, path, f"it is not JSON from character {error.pos + 1} on") from None
         except RecursionError:
-            raise ValueError(f"line {place} of {path} is damaged: it is nested too deeply") from None
+            raise _damaged(place, path, "it is nested too deeply") from None
         except ValueError as error:
-            raise ValueError(f"line {place} of {path} is damaged: {error}") from None
+            raise _damaged(place, path, str(error)) from None
         if summary.key in found:
             earlier, name = found[summary.key][0], f"{summary.name}, seed {summary.seed}"
             raise ValueError(f"lines {earlier} and {place} of {path} are of one run ({name}); remove one of them")

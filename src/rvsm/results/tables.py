@@ -58,6 +58,8 @@ def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> 
         " over the sparsified weights, and over all parameters.",
         *_notes([ours[row.experiment] for row in rows], sources),
     ]
+    if missing := [row.label for row in table.rows if row.experiment not in ours]:
+        notes.append(f"Not run yet: {cell('; '.join(missing))}.")
     return f"**{table.title}**\n\n{pipe_table(head, cells, texts=('experiment',))}\n{' '.join(notes)}\n"
 
 
@@ -125,7 +127,7 @@ def headline(collection: Collection) -> str:
         speeds = [times(e.mean(speed_at(batch))) for batch in BATCHES]
         rows.append(
             [
-                cell(f"{e.option('model', 'name')}, {e.first.epochs} epochs"),
+                cell(f"{e.option('model', 'name')}, {e.first.epochs} epoch{'s' * (e.first.epochs != 1)}"),
                 f"{NOTHING if base is None else percent(base.accuracy)} → {percent(e.accuracy)}",
                 percent(e.sparsity),
                 " → ".join(NOTHING if size is None else size.text(1e-6, 2) for size in files),

@@ -33,10 +33,9 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
-        if dense is not None:
-            mean = Mean.of(a for _, a in shown[dense])
-            assert mean is not None
-            axes.axhline(100 * mean.mean, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
+        level = Mean.of(a for _, a in shown[dense]) if dense is not None else None
+        if level is not None:
+            axes.axhline(100 * level.mean, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
         centres: list[tuple[float, float, str]] = []
         bars: list[tuple[float, float, float]] = []
         for c, pairs in shown.items():
@@ -53,7 +52,7 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
             bars.append((x(s.mean), 100 * a.mean, spread))
             centres.append((x(s.mean), 100 * a.mean, label(c.name, 24)))
         _axes(axes, logarithmic=logarithmic)
-        _name(canvas, axes, centres, bars)
+        _name(canvas, axes, centres, bars, None if level is None else 100 * level.mean)
 
     several = any(len(pairs) > 1 for pairs in shown.values())
     return Figure(
@@ -89,8 +88,9 @@ def _name(
     axes: Axes,
     points: Sequence[tuple[float, float, str]],
     bars: Sequence[tuple[float, float, float]],
+    level: float | None,
 ) -> None:
-    """Write a name at each point, where it covers the least of points, error bars and other names."""
+    """Write a name at each point, where it covers the least of points, error bars, the line of a level and names."""
     texts = [
         axes.annotate(name, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=9) for x, y, name in points
     ]
@@ -104,6 +104,9 @@ def _name(
     for x, y, spread in bars:
         (x0, y0), (x1, y1) = axes.transData.transform([(x, y - spread), (x, y + spread)])
         taken.append((x0 - 5 * unit, y0 - 5 * unit, x1 + 5 * unit, y1 + 5 * unit))
+    if level is not None:
+        line = axes.transData.transform((0, level))[1]
+        taken.append((frame.x0, line - unit, frame.x1, line + unit))
     for text, (x, y, _) in zip(texts, points, strict=True):
         cx, cy = axes.transData.transform((x, y))
         size = text.get_window_extent()

@@ -2,7 +2,8 @@
 
 A claim is told in numbers: what "very similar" or "much better" is taken to mean is part of its text, and was
 fixed before any run was looked at. Where the runs are missing, the claim is `Open`; where the accuracies are
-closer than the runs can resolve, it is `Untold`.
+closer than the runs can resolve, it is `Untold`. What single runs can resolve was settled later, when the first rows
+were known: it can only withhold a verdict, not turn one.
 """
 
 from collections.abc import Iterator

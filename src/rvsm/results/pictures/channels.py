@@ -55,9 +55,10 @@ def channels(collection: Collection) -> Figure | None:
     return Figure(
         f"{collection.name}-channels",
         "ResNet-18: the norms of all output channels, each divided by the largest of its layer, sorted: weights w"
-        " (solid) and sparse network u (dashed). Shaded is the share of channels of u that are zero; the dotted"
-        f" line is {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many channels"
-        " with very small norms but not as many with zero norms; the figure itself is left out there."
+        " (solid) and sparse network u (dashed)."
+        f"{' Shaded is the share of channels of u that are zero.' if any(c.zero for c in counts.values()) else ''}"
+        f" The dotted line is {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many"
+        " channels with very small norms but not as many with zero norms; the figure itself is left out there."
         f"{' Of several seeds, the lines show the first.' if any(len(e.runs) > 1 for e in shown) else ''}",
         draw,
         size,

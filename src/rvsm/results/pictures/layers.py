@@ -1,16 +1,15 @@
 """How dense each layer is at the end, the rows of a table side by side."""
 
 from collections.abc import Mapping
-from math import log10
+from math import sqrt
 
 from matplotlib.figure import Figure as Canvas
+from matplotlib.patches import Rectangle
 
 from rvsm.pages import Figure
 from rvsm.report.pictures.panels import NARROW, WIDE, label
 from rvsm.results.experiments import Collection, Experiment
 from rvsm.results.paper import SHORT, PaperTable
-
-_LEAST = 1e-3  # the density of the palest cell
 
 
 def layers(table: PaperTable, collection: Collection) -> Figure | None:
@@ -29,7 +28,12 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
         small = canvas.get_figwidth() <= NARROW
         for column, found in enumerate(shown.values()):
             for row, name in enumerate(names):
-                if name in found:
+                if name not in found:
+                    corner = column - 0.5, row - 0.5
+                    axes.add_patch(
+                        Rectangle(corner, 1, 1, facecolor="white", edgecolor="#8c959f", hatch="///", linewidth=0)
+                    )
+                else:
                     dark = _shade(found[name]) > 0.6
                     axes.text(
                         *(column, row, f"{100 * found[name]:.3g}"),
@@ -54,9 +58,9 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
     return Figure(
         f"{collection.name}-layers-{table.network}",
         f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the"
-        f" top to the output at the bottom; the darker, the more. The emptiest is {_said(min(every))}, the fullest"
-        f" {_said(max(every))}. {SHORT}"
-        f"{' A cell without a number is a layer that the method leaves alone.' if blank else ''}"
+        f" top to the output at the bottom; the darker, the more (by the square root). The emptiest is"
+        f" {_said(min(every))}, the fullest {_said(max(every))}. {SHORT}"
+        f"{' A hatched layer is one that the method leaves alone.' if blank else ''}"
         f"{' Mean over the seeds.' if several else ''}",
         draw,
         (WIDE, height),
@@ -74,8 +78,8 @@ def densities(e: Experiment) -> dict[str, float]:
 
 
 def _shade(density: float | None) -> float:
-    """Return how dark a cell is: by the logarithm, as most layers keep little."""
-    return 0.0 if not density else 0.85 * max(1 - log10(density) / log10(_LEAST), 0.0)
+    """Return how dark a cell is: by the square root, so that layers that keep little differ, too."""
+    return 0.85 * sqrt(density or 0.0)
 
 
 def _said(one: tuple[float, str]) -> str:

@@ -40,11 +40,6 @@ class _Point:
         return self.ours[1] < _LOWEST
 
     @property
-    def label(self) -> str:
-        lost = f"{self.ours[1]:.1f}".replace("-", "−")
-        return f"{self.row.label}: {lost}, not drawn" if self.broken else self.row.label
-
-    @property
     def mark(self) -> tuple[str, str]:
         return mark(self.row.experiment)
 
@@ -80,7 +75,7 @@ def tradeoff(collection: Collection) -> Figure | None:
         " against the share of zeros: ours are counted over the sparsified weights, the paper's over all weights."
         " Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The trainings"
         " are of different lengths and widths, so that only the shape may be compared."
-        f"{' Networks that lose more than ten points are only in the legend, with their loss.' if broken else ''}"
+        f"{' At the lower edge are networks that lose more than ten points, with what they lose.' if broken else ''}"
         f"{' Bars are one standard deviation over the seeds.' if max(seeds) > 1 else ''}"
         f"{f' Where there is one seed, {CHANCE} may be chance.' if min(seeds) == 1 else ''}",
         draw,
@@ -123,10 +118,24 @@ def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
         if point.paper is not None:
             axes.plot(*point.paper, "o", color=colour, **hollow)
     handles = [
-        *(Line2D([], [], color=p.mark[0], marker=p.mark[1], linewidth=0, label=p.label) for p in points),
+        *(Line2D([], [], color=p.mark[0], marker=p.mark[1], linewidth=0, label=p.row.label) for p in points),
         Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow),
     ]
     axes.set(title=table.called, xlabel="zeros, %", xlim=(-4, 104))
     axes.set_ylabel("accuracy to dense, points")
     axes.margins(y=0.15)
+    _draw_broken(axes, [point for point in points if point.broken])
     axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.19), fontsize=8.5)
+
+
+def _draw_broken(axes: Axes, points: list[_Point]) -> None:
+    """Draw networks that lost too much for the axis one above the other at its lower edge, each with its loss."""
+    low, high = axes.get_ylim()
+    step = 0.09 * (high - low)
+    axes.set_ylim(low - step * len(points), high)
+    for place, point in enumerate(sorted(points, key=lambda point: -point.ours[1])):
+        colour, form = point.mark
+        x, y = point.ours[0], low - step * (place + 0.5)
+        axes.plot(x, y, form, color=colour, markersize=7, alpha=0.9)
+        lost = f"{point.ours[1]:.1f}".replace("-", "−")
+        axes.annotate(f"{lost} ↓", (x, y), (-8, 0), textcoords="offset points", ha="right", va="center", fontsize=8.5)
