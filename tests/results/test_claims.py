@@ -233,14 +233,26 @@ class TestADMM:
                 resnet18_rvsm_l0_published={"accuracy": 0.871, "sparsity": 0.93},
                 resnet18_admm_published={"accuracy": 0.870, "sparsity": 0.47},
                 resnet18_admm={"sparsity": 0.6},
-                resnet18_rvsm_l0={"sparsity": 0.92},
                 resnet18_admm_937={"sparsity": 0.937},
             ),
         )
         assert found.margin == pytest.approx(0.1)
         assert "+46.00 points of zeros; accuracy +0.10 points, not told apart by one seed" in found.evidence
         assert "60.00 % where 60 % are asked for and 93.70 % where 93.7 % are asked for" in found.evidence
-        assert "As the paper writes the methods: resnet18-rvsm-l0 90.00 % with 92.00 % zeros" in found.evidence
+
+    @pytest.mark.parametrize(("zeros", "outcome"), [(0.9, "holds"), (0.65, "fails")])
+    def test_as_the_paper_writes_them_u_is_measured(self, zeros: float, outcome: str, experiments: Make) -> None:
+        found = verdict(
+            "rvsm-admm-proper",
+            experiments(
+                resnet18_rvsm_l0={"sparsity": zeros, **both((0.60, 0.87), (0.4, 0.4))},
+                resnet18_admm={"sparsity": 0.6, **both((0.80, 0.84), (0.4, 0.4))},
+            ),
+        )
+        assert found.verdict == outcome
+        assert found.margin == pytest.approx(min(3, 100 * (zeros - 0.6) - 23.31))
+        assert f"resnet18-rvsm-l0 87.00 % with {100 * zeros:.2f} % zeros" in found.evidence
+        assert "batch norm" not in found.evidence
 
     @pytest.mark.parametrize(
         ("accuracy", "outcome"),

@@ -1,7 +1,7 @@
 """The claims about RVSM and ADMM, Table 2."""
 
 from rvsm.report.difference import Difference
-from rvsm.results.claims.claim import CANNOT, Experiments, Judged, Statement, at_least, both, percent
+from rvsm.results.claims.claim import CANNOT, Claim, Experiments, Judged, Statement, at_least, both, percent
 from rvsm.results.paper import PAIRS
 
 MUCH = 23.31
@@ -11,38 +11,46 @@ EQUAL = 0.5
 _WHERE = "Section 6, Table 2"
 
 
-def against_admm(experiments: Experiments) -> Judged:
-    """Judge that RVSM has many more zeros than ADMM and is slightly more accurate, both as published.
+def against_admm(kind: str) -> Claim:
+    """Return the claim that RVSM has many more zeros than ADMM and is slightly more accurate.
 
-    The scripts measure w, which is overwritten by u, with the batch norm of the training: so does this claim.
+    Args:
+        kind: "published", both as the authors' scripts do them, which measure w with the batch norm of the training,
+            after u was written over it; or "proper", both as the paper writes them.
+
     """
+    rvsm_name, admm_name = PAIRS[kind]
+    published = kind == "published"
     statement = Statement(
-        "rvsm-admm-published",
+        f"rvsm-admm-{kind}",
         _WHERE,
         "RVSM promotes much better sparsity than ADMM (93.70 % vs. 47.08 %) and has slightly better performance"
         f" (here: at least {MUCH} points more zeros, half of the paper's difference, and no less accuracy).",
     )
-    if (missing := statement.without(PAIRS["published"], experiments)) is not None:
-        return missing
-    rvsm, admm = (experiments[name] for name in PAIRS["published"])
-    zeros = 100 * (rvsm.sparsity.mean - admm.sparsity.mean)
-    accuracy = Difference.of(rvsm.accuracy_of_w, admm.accuracy_of_w)
-    told = [f"{e.name} {percent(e.accuracy_of_w)} with {percent(e.sparsity)} zeros" for e in (rvsm, admm)]
-    return statement.judged(
-        at_least([zeros - MUCH, accuracy.points]),
-        f"as the authors' scripts do and measure it, with w = u and the batch norm of the training: {'; '.join(told)};"
-        f" {zeros:+.2f} points of zeros; accuracy {accuracy}. With batch norm estimated again for u:"
-        f" {percent(rvsm.accuracy)} and {percent(admm.accuracy)}.{_as_written(experiments)}"
-        f"{_what_was_asked(experiments)} The margin is in points.",
-        certain=at_least([zeros - MUCH]),
-        noisy=[(accuracy.points, accuracy.resolution)],
-    )
 
+    def claim(experiments: Experiments) -> Judged:
+        if (missing := statement.without((rvsm_name, admm_name), experiments)) is not None:
+            return missing
+        rvsm, admm = experiments[rvsm_name], experiments[admm_name]
+        reached = [e.accuracy_of_w if published else e.accuracy for e in (rvsm, admm)]
+        zeros, accuracy = 100 * (rvsm.sparsity.mean - admm.sparsity.mean), Difference.of(*reached)
+        told = [
+            f"{e.name} {percent(of)} with {percent(e.sparsity)} zeros"
+            for e, of in zip((rvsm, admm), reached, strict=True)
+        ]
+        how, also = "as the paper writes the methods", ""
+        if published:
+            how = "as the authors' scripts do and measure it, with w = u and the batch norm of the training"
+            also = f" With batch norm estimated again for u: {percent(rvsm.accuracy)} and {percent(admm.accuracy)}."
+        return statement.judged(
+            at_least([zeros - MUCH, accuracy.points]),
+            f"{how}: {'; '.join(told)}; {zeros:+.2f} points of zeros; accuracy {accuracy}.{also}"
+            f"{_what_was_asked(experiments)} The margin is in points.",
+            certain=at_least([zeros - MUCH]),
+            noisy=[(accuracy.points, accuracy.resolution)],
+        )
 
-def _as_written(experiments: Experiments) -> str:
-    """Return the same comparison for the methods as the paper writes them, if both were run."""
-    rvsm, admm = (experiments.get(name) for name in PAIRS["proper"])
-    return "" if rvsm is None or admm is None else f" As the paper writes the methods: {both(rvsm)}; {both(admm)}."
+    return claim
 
 
 def _what_was_asked(experiments: Experiments) -> str:
