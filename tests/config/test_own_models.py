@@ -55,6 +55,16 @@ number = 3
         config = read_config(flags=[*TARGET, "--model.name", "own_model_two:untyped", "--model.width", "5"])
         assert config.model.options == {"width": 5}
 
+    def test_null_is_told_where_it_would_be_lost(self, elsewhere: Path) -> None:
+        write(
+            elsewhere,
+            "from torch import nn\n\ndef net(depth=3, head=None):\n    return nn.Linear(1, 1)\n",
+            "own_null.py",
+        )
+        name = [*TARGET, "--model.name", "own_null:net"]
+        assert "model.depth is null, but the files in which runs keep" in refused(*name, "--model.depth", "null")
+        assert read_config(flags=[*name, "--model.head", "null"]).model.options == {"depth": 3, "head": None}
+
     def test_errors(self, elsewhere: Path) -> None:
         write(elsewhere, self.TEXT, "own_model_three.py")
         name = ["--model.name", "own_model_three:small"]

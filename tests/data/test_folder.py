@@ -58,6 +58,19 @@ def test_an_archive_of_classes_alone(tmp_path: Path, grow: Grow) -> None:
     assert _values(Folder(tmp_path / "mine.tar").load().test) == _values(Folder(root).load().test)
 
 
+@pytest.mark.parametrize("top", ["", "mine", "my/photos"])
+def test_classes_of_an_archive_may_have_folders_of_their_own(tmp_path: Path, grow: Grow, top: str) -> None:
+    names = [f"{kind}/{folder}/{i}.png" for kind in ("cat", "dog") for folder in "ab" for i in range(5)]
+    root = grow(tmp_path / "mine", {name: i for i, name in enumerate(names)})
+    with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+        tar.add(root, top)
+        if top:
+            tar.add(root / names[0], f"{top}/cover.png")  # beside the classes, and of none
+    folder, archive = Folder(root).load(), Folder(tmp_path / "mine.tar").load()
+    assert archive.classes == folder.classes == ("cat", "dog")
+    assert _values(archive.train) == _values(folder.train)
+
+
 def test_names_decide_the_order_not_the_file_system(tmp_path: Path, grow: Grow) -> None:
     names = [f"train/{kind}/{i}.png" for kind in "ab" for i in range(150)]  # more than a thread takes at once
     values = {name: i % 256 for i, name in enumerate(sorted(names))}

@@ -325,3 +325,39 @@ def test_groups_pull_whole_filters() -> None:
     moved = (weights[0].detach() != copied).flatten(1)
     assert torch.equal(moved.all(dim=1), norms <= norms.median())
     assert torch.equal(moved.any(dim=1), norms <= norms.median())
+
+
+def test_beta_of_the_total_pull_begins_anew_with_another_optimizer() -> None:
+    model = nn.Linear(20, 5)
+    first, second = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.SGD(model.parameters(), lr=1e-3)
+    sparsifier = rvsm.RVSM(model, "l0", sparsity=0.5, steps=100, pull=6.0)
+
+    def stepped(opt: torch.optim.Optimizer) -> tuple[float, float]:
+        sparsifier.attach(opt)
+        for _ in range(3):
+            opt.zero_grad()
+            model(torch.ones(2, 20)).sum().backward()
+            opt.step()
+        sparsifier.detach()
+        (layer,) = sparsifier.statistics().layers
+        beta = sparsifier.layers[0].beta
+        assert beta is not None
+        return beta, layer.threshold
+
+    assert stepped(first)[0] == pytest.approx(0.6)
+    first.param_groups[0]["lr"] = 0.01
+    assert stepped(first)[0] == pytest.approx(0.6), "a lower rate of the same one is a schedule"
+    before = sparsifier.statistics().layers[0].threshold
+    beta, threshold = stepped(second)
+    assert beta == pytest.approx(60)
+    assert threshold == pytest.approx(before, rel=0.2), "λ follows, so that no weight is cut by the change"
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_a_pull_is_a_pull_uphill_too(decoupled: bool) -> None:
+    w = nn.Parameter(torch.tensor([[0.5]]))
+    opt = torch.optim.SGD([w], lr=0.1, maximize=True)
+    rvsm.RVSM([("w", w)], rvsm.L0(lam=10.0), beta=1.0, decoupled=decoupled).attach(opt)
+    w.grad = torch.zeros_like(w)
+    opt.step()
+    assert w.item() == pytest.approx(0.45)

@@ -384,3 +384,31 @@ def test_pairs_of_parameters_have_no_network_to_recalibrate() -> None:
     with pytest.raises(ValueError, match="recalibrate needs the network"):
         sparsifier.finalize(recalibrate=batches([4]))
     assert torch.equal(w.detach(), before)
+
+
+def test_norms_that_evaluation_does_not_run_keep_their_statistics() -> None:
+    class WithHead(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.body(x)
+            return y + self.head(y) if self.training else y
+
+    model = WithHead()
+    model(torch.randn(8, 3))
+    before = copy.deepcopy(model.head.state_dict())
+    rvsm.recalibrate(model, [5 + torch.randn(8, 3)])
+    assert all(torch.equal(value, before[name]) for name, value in model.head.state_dict().items())
+    assert float(model.body.running_mean.min()) > 3
+
+
+def test_a_last_batch_of_one_example_is_passed_over() -> None:
+    model, twin = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
+    x = torch.randn(9, 3)
+    rvsm.recalibrate(model, [x[:8], x[8:]])
+    rvsm.recalibrate(twin, [x[:8]])
+    assert torch.equal(model.running_var, twin.running_var)
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        rvsm.recalibrate(model, [x[8:]])

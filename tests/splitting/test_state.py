@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -148,3 +149,36 @@ def test_the_proofs_order_keeps_no_tensor() -> None:
     optimizer.step()
     assert bytes_of_tensors() == before + 200 * 300 * 4  # the count sees what is there to be seen
     assert printed.memory["u"]["weight"].numel() == 200 * 300
+
+
+def test_numbers_of_numpy_are_plain_in_a_state() -> None:
+    def made(number: Any) -> list[Method]:
+        share = number(0.5)
+        return [
+            rvsm.RVSM(network(), rvsm.L0(number(0.25)), beta=number(0.125)),
+            rvsm.RVSM(
+                network(), "scad", budget=rvsm.Budget(share, 20, ramp=share, heal=number(0.25), floor=number(0.125)),
+                pull=number(2.0), overrides={"0.*": {"sparsity": share}},
+            ),
+            rvsm.ADMM(network(), sparsity=share, rho=number(0.25)),
+        ]  # fmt: skip
+
+    for theirs, ours in zip(made(np.float32), made(float), strict=True):
+        ours.load_state_dict(through_a_file(theirs.state_dict()))
+        theirs.load_state_dict(through_a_file(ours.state_dict()))
+
+
+@pytest.mark.parametrize("kind", ["admm", "rvsm-printed"])
+def test_a_state_that_is_loaded_before_the_model_changes_its_type(kind: str) -> None:
+    saved, model = network(), network()
+    optimizer = optimizer_of(saved)
+    method = MAKERS[kind](saved).attach(optimizer)
+    step(saved, optimizer, 0)
+    again = MAKERS[kind](model)
+    again.load_state_dict(method.state_dict())
+    model.double()
+    other = optimizer_of(model)
+    again.attach(other)
+    model(torch.randn(4, 1, 6, 6, dtype=torch.float64)).sum().backward()
+    other.step()
+    assert {v.dtype for kept in again.memory.values() for v in kept.values()} == {torch.float64}

@@ -183,3 +183,69 @@ def test_packing_is_undone_by_unpacking(shape: tuple[int, ...]) -> None:
     assert torch.equal(restored, mask)
     assert restored.stride() == like.stride()
     assert pack(mask).numel() == (mask.numel() + 7) // 8
+
+
+def test_zeros_of_a_layer_that_is_frozen_while_it_heals_stay_held() -> None:
+    model = network()
+    opt = OPTIMIZERS["sgd"](model)
+    method = rvsm.RVSM(model, "l0", sparsity=0.8, steps=20).attach(opt)
+    train(model, opt, 18)
+    before = zeros(model)
+    model[0].weight.requires_grad_(False)
+    train(model, opt, 2)
+    with pytest.warns(UserWarning, match=r"frozen or never had a gradient"):
+        method.finalize()
+    assert same(before, zeros(model)), "no survivor of the other layer is cut in its place"
+    model[0].weight.requires_grad_(True)
+    train(model, OPTIMIZERS["sgd"](model), 3)
+    assert same(before, zeros(model))
+
+
+def test_a_layer_that_is_frozen_on_the_ramp_of_pruning_keeps_its_zeros() -> None:
+    model = network()
+    opt = OPTIMIZERS["sgd"](model)
+    rvsm.Magnitude(model, sparsity=0.8, steps=20).attach(opt)
+    train(model, opt, 8)
+    gone = zeros(model)["0.weight"]
+    assert gone.any()
+    model[0].weight.requires_grad_(False)
+    train(model, opt, 4)
+    model[0].weight.requires_grad_(True)
+    train(model, opt, 1)
+    assert zeros(model)["0.weight"][gone].all()
+
+
+def test_a_layer_that_wakes_up_while_the_others_heal_stays_dense() -> None:
+    model = network()
+    opt = OPTIMIZERS["sgd"](model)
+    method = rvsm.RVSM(model, "l0", sparsity=0.8, steps=20).attach(opt)
+    model[0].weight.requires_grad_(False)
+    train(model, opt, 18)
+    before = zeros(model)
+    model[0].weight.requires_grad_(True)
+    train(model, opt, 2)
+    with pytest.warns(UserWarning, match=r"first gradient after the zeros were fixed, and stay dense: 0\.weight"):
+        method.finalize()
+    assert same(before, zeros(model))
+
+
+def test_of_two_that_hold_zeros_one_may_let_go() -> None:
+    model, opt = sparse_model("sgd")
+    before = zeros(model)
+    rvsm.keep_zeros(model).remove()
+    train(model, opt, 3)
+    assert same(before, zeros(model))
+
+
+def test_released_zeros_may_grow_and_be_cut_again() -> None:
+    model = network()
+    opt = OPTIMIZERS["sgd"](model)
+    method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(opt)
+    train(model, opt, 20)
+    method.finalize()
+    method.release()
+    method.attach(opt)
+    train(model, opt, 3)
+    assert not any(z.any() for z in zeros(model).values())
+    method.finalize()
+    assert zeros(model)["3.weight"].any()

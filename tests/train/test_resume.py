@@ -349,3 +349,11 @@ def test_the_network_of_a_run_can_be_used(train: Any, small: Any, digits: Datase
     right = (model(x).argmax(1) == digits.test.labels).float().mean()
     assert float(right) == pytest.approx(result["test"]["u"]["accuracy"], abs=0.003)
     assert list(x.shape[1:]) == result["input"]
+
+
+def test_options_of_the_machine_may_change_meanwhile(small: Any, stopped: Any, digits: Dataset) -> None:
+    folder, _ = stopped(small("--training.checkpoint_every", "2"), 5)
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("checkpoint_every = 2", "checkpoint_every = 3"))
+    go_on(folder, digits)
+    assert Run(folder).result() is not None

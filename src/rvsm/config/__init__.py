@@ -1,11 +1,10 @@
 """Configurations: frozen dataclasses ↔ TOML ↔ command line."""
 
-from rvsm.config.config import OF_THE_MACHINE, Choice, Config, differences
+from rvsm.config.config import Choice, Config, differences
 from rvsm.config.reading import as_toml, config_of, help_of, read_config
 from rvsm.config.training import Augment, Training
 
 __all__ = [
-    "OF_THE_MACHINE",
     "Augment",
     "Choice",
     "Config",

@@ -94,13 +94,21 @@ class Config:
         return replace(self, seed=seed)
 
 
-def differences(ours: Config, theirs: Config) -> list[str]:
-    """Return the options in which two configurations differ, as "training.epochs 10 → 12"."""
+def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[str]:
+    """Return the options in which two configurations differ, as "training.epochs 10 → 12".
+
+    Args:
+        ours: the one.
+        theirs: the other.
+        machine: whether options that belong to a machine count, too.
+
+    """
     one, other = _flat(ours.table()), _flat(theirs.table())
+    left_out = set() if machine else {f"{section}.{key}" for section, keys in OF_THE_MACHINE.items() for key in keys}
     return [
         f"{key} {one.get(key, 'unset')} → {other.get(key, 'unset')}"
         for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key)
+        if one.get(key) != other.get(key) and key not in left_out
     ]
 
 

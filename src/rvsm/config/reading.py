@@ -155,6 +155,8 @@ def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> C
         for section in options.sections
         if section in CHOICES
     }
+    for section, choice in choices.items():
+        _require_no_null(section, choice)
     if (path := choices["data"].options.get("path")) is not None:  # so that a run can be resumed from anywhere
         place = str(Path(path).expanduser().resolve())
         choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": place})
@@ -175,6 +177,16 @@ def _config(flags: list[Flag], *, name: str, file: Path | None, count: int) -> C
     _require_target(config)
     check(config)
     return config
+
+
+def _require_no_null(section: str, choice: Choice) -> None:
+    """Raise if an option is null where that is not its default: a file of options, which a run keeps, has no null."""
+    for name, parameter in inspect.signature(entry(section, choice.name)).parameters.items():
+        if name in choice.options and choice.options[name] is None and parameter.default is not None:
+            raise ValueError(
+                f"{section}.{name} is null, but the files in which runs keep their options have no null; let"
+                f" {choice.name} take another value for it, such as 0 or an empty text, or make null its default"
+            )
 
 
 def _require_target(config: Config) -> None:

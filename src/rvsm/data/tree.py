@@ -6,7 +6,7 @@ suffix of an image are passed over.
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rvsm.data.archive import members
+from rvsm.data.archive import Member, members
 from rvsm.data.decode import SUFFIXES, decode
 from rvsm.data.images import Images
 
@@ -65,15 +65,40 @@ def in_folder(root: Path) -> list[Entry]:
 
 def in_archive(path: Path) -> Iterator[Entry]:
     """Iterate over the image files of a tar archive; folders around the layout are passed over."""
-    for member in members(path):
+    around: int | None = None  # folders around the classes, where there are neither train nor test
+    for member in _images_of(path):
         parts = member.path.parts
-        if any(part.startswith((".", "__MACOSX")) for part in parts) or not _is_image(member.path) or len(parts) < 2:
-            continue
-        place = next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
-        if place is None:
-            yield Entry("", parts[-2], parts[-1], member.read())
-        else:
+        place = _split_at(parts)
+        if place is not None:
             yield Entry(parts[place], parts[place + 1], "/".join(parts[place + 2 :]), member.read())
+            continue
+        around = _around(path) if around is None else around
+        if len(parts) > around + 1:
+            yield Entry("", parts[around], "/".join(parts[around + 1 :]), member.read())
+
+
+def _images_of(path: Path) -> Iterator[Member]:
+    for member in members(path):
+        hidden = any(part.startswith((".", "__MACOSX")) for part in member.path.parts)
+        if not hidden and _is_image(member.path) and len(member.path.parts) > 1:
+            yield member
+
+
+def _split_at(parts: Sequence[str]) -> int | None:
+    """Return where in a path the folder train or test is, if there is one."""
+    return next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
+
+
+def _around(path: Path) -> int:
+    """Return how many folders of an archive, one in the other, are around those of the classes.
+
+    Classes may have folders of their own, so it takes the names of all images to know.
+    """
+    folders = {member.path.parts[:-1] for member in _images_of(path) if _split_at(member.path.parts) is None}
+    depth = 0
+    while len({f[depth] for f in folders if len(f) > depth}) == 1 and any(len(f) > depth + 1 for f in folders):
+        depth += 1
+    return depth
 
 
 def assemble(entries: Iterable[Entry], *, channels: int, size: int | None) -> tuple[dict[str, Images], tuple[str, ...]]:

@@ -23,7 +23,7 @@ class Penalty(ABC):
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            require_positive(field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, require_positive(field.name, getattr(self, field.name)))
 
     @abstractmethod
     def value(self, u: Tensor) -> Tensor:
@@ -42,12 +42,13 @@ class Penalty(ABC):
         """Return this penalty with the λ for which ``threshold(step)`` is ``t``."""
 
 
-def require_positive(name: str, value: float) -> None:
-    """Raise unless ``value`` is a positive finite number."""
+def require_positive(name: str, value: float | None) -> float:
+    """Return a positive finite number as Python's own (NumPy's are written differently in a state), or raise."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number > 0 but is {value!r}")
     if not (isfinite(value) and value > 0):
         raise ValueError(f"{name} must be > 0 and finite but is {value}")
+    return float(value)
 
 
 def full_precision(w: Tensor) -> Tensor:

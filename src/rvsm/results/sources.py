@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rvsm.config import OF_THE_MACHINE, config_of, differences, read_config
+from rvsm.config import config_of, differences, read_config
 from rvsm.results.experiments import Collection, Experiment
-
-_OF_THE_MACHINE = tuple(f"{section}.{key} " for section, keys in OF_THE_MACHINE.items() for key in keys)
 
 
 @dataclass(frozen=True)
@@ -51,5 +49,4 @@ def _changes(e: Experiment, file: Path) -> tuple[str, ...]:
         made = config_of({"name": asked.name, "seed": asked.seed, **e.first.options})
     except ValueError as error:
         return (f"the options cannot be compared ({error})",)
-    changes = [change for change in differences(asked, made) if not change.startswith(_OF_THE_MACHINE)]
-    return tuple(changes) or ("options that there were not when it was run",)
+    return tuple(differences(asked, made, machine=False)) or ("options that there were not when it was run",)

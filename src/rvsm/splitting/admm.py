@@ -65,7 +65,7 @@ class ADMM(Method):
         if (penalty is None) == (sparsity is None):
             raise ValueError("give ADMM either a penalty with its λ, or a sparsity for its hard constraint")
         if sparsity is not None:
-            require_share(sparsity)
+            sparsity = require_share(sparsity)
         if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
             raise ValueError(f"interval must be a whole number of steps ≥ 1 but is {interval!r}")
         if isinstance(retrain, bool) or not isinstance(retrain, int | float) or not 0 <= retrain < 1:
@@ -85,7 +85,7 @@ class ADMM(Method):
         self.interval, self.retrain = interval, retrain
         self._fixed_at = None if not retrain or steps is None else round((1 - retrain) * steps)
         for layer in self.layers:
-            require_positive("rho", self._rho(layer))
+            layer.beta = require_positive("rho", layer.beta)
             if penalty is None and layer.sparsity is None:
                 layer.sparsity = sparsity
 

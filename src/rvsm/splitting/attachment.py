@@ -3,7 +3,7 @@
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
 from torch import Tensor, nn
@@ -42,8 +42,8 @@ class Attachment(ABC):
         """Raise if these layers cannot be acted on; nothing has been attached yet."""
 
     @abstractmethod
-    def begin(self, optimizer: Optimizer) -> None:
-        """Take up the work where it is, now that there are weights."""
+    def begin(self, optimizer: Optimizer, *, another: bool) -> None:
+        """Take up the work where it is, now that there are weights; it may have been with another optimizer."""
 
     @abstractmethod
     def before(self, optimizer: Optimizer) -> None:
@@ -78,10 +78,11 @@ class Attachment(ABC):
         for layer in self.layers:
             layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
         self.held = [layer for layer in self.layers if layer.param_group is not None]
+        another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
         self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
         self._hooks = StepHooks(optimizer, self.before, self.after)
         _attached.setdefault(optimizer, WeakSet()).add(self)
-        self.begin(optimizer)
+        self.begin(optimizer, another=another)
         return self
 
     def detach(self) -> None:
@@ -104,9 +105,13 @@ class Attachment(ABC):
 
     def learning_rate(self, layer: Layer) -> float:
         """Return the present learning rate of a layer, 0 if it has none."""
+        return float(self.group(layer).get("lr", 0.0))
+
+    def group(self, layer: Layer) -> Mapping[str, Any]:
+        """Return the optimizer's options for a layer, none if it has no part in it."""
         if self._optimizer is None or layer.param_group is None:
-            return 0.0
-        return float(self._optimizer.param_groups[layer.param_group]["lr"])
+            return {}
+        return self._optimizer.param_groups[layer.param_group]
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise TypeError(

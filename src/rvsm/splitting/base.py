@@ -124,18 +124,29 @@ class Method(Attachment):
         if self.budget is not None:
             self.budget.check(layers)
 
-    def begin(self, optimizer: Optimizer) -> None:
+    def begin(self, optimizer: Optimizer, *, another: bool) -> None:
         """Hold the zeros that there are, or that a loaded state has."""
         if self._support is not None:
             self._support.clear_momentum(optimizer)
+        for kept in self.memory.values():  # a loaded state may be older than the model's present type and device
+            for layer in self.held:
+                if layer.name in kept:
+                    kept[layer.name] = torch.empty_like(layer.w).copy_(kept[layer.name])
         self._fix_awaiting()
 
     def release(self) -> None:
-        """Detach, and let go of the zeros that healing or finalizing holds: they may grow again."""
+        """Detach, and let go of the zeros that healing or finalizing holds: they may grow again.
+
+        The method may be attached again: a penalty with its λ acts as before, a budget begins anew to heal.
+        """
         self.detach()
         if self._support is not None:
             self._support.remove()
-            self._support = None
+        self._support = self._awaiting = None
+        self._finalized = False
+        if self.budget is None:
+            for layer in self.layers:
+                layer.penalty = layer.template
 
     @property
     def phase(self) -> Phase | None:
@@ -172,8 +183,12 @@ class Method(Attachment):
                 layer.penalty = layer.template.with_threshold(t, self.prox_step(layer)) if t > 0 else None
 
     def fix_support(self, masks: Mapping[str, Tensor]) -> None:
-        """Fix the support: the weights under these masks are zero from now on, and nothing is penalised any more."""
+        """Fix the support: the weights under these masks are zero from now on, and nothing is penalised any more.
+
+        Zeros of layers that have no mask here, frozen ones perhaps, stay held if they were.
+        """
         if self._support is not None:
+            masks = {**self._support.masks, **masks}
             self._support.remove()
         self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held if layer.name in masks)
         if self._last_optimizer is not None and (optimizer := self._last_optimizer()) is not None:
@@ -237,6 +252,7 @@ class Method(Attachment):
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty
             raise
+        before = self._support.masks if self._settled and self._support is not None else None
         self.fix_support({name: u == 0 for name, u in copies.items()})
         self._finalized = True
         if self.budget is not None and self.step < self.budget.steps:
@@ -252,18 +268,29 @@ class Method(Attachment):
                 f" count: {', '.join(idle[:5])}",
                 stacklevel=2,
             )
+        if late := [name for name in copies if before is not None and name not in before]:
+            warnings.warn(
+                f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
+                f" {', '.join(late[:5])}",
+                stacklevel=2,
+            )
         if changed and recalibrate is None:
             warn_if_stale(self._model)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
         layers = self.acting
-        if self.budget is None:
+        if self.budget is None or self._settled:
             return {layer.name: self._output(layer, output) for layer in layers}
         if self._support is None:
             self._set_thresholds(self.budget.cutoffs(layers, self.budget.sparsity))
         zeros = self.budget.zeros(layers, self.budget.sparsity)
         return {layer.name: self._output(layer, output).masked_fill(zeros[layer.name], 0) for layer in layers}
+
+    @property
+    def _settled(self) -> bool:
+        """Whether the zeros of the target are fixed, and the survivors have trained without the others since."""
+        return self._support is not None and self.budget is not None and self.step > self.budget.ramp_steps
 
     @torch.no_grad()
     def statistics(self) -> Statistics:

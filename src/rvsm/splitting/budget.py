@@ -53,15 +53,17 @@ class Budget:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        require_share(self.sparsity)
+        # NumPy's numbers are made Python's own: they are written differently in a state.
+        object.__setattr__(self, "sparsity", require_share(self.sparsity))
         for name in ("steps", "every"):
             value = getattr(self, name)
             if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
                 raise ValueError(f"{name} must be a whole number of optimizer steps ≥ 1 but is {value!r}")
-        object.__setattr__(self, "steps", int(self.steps))  # NumPy's integers are written differently in a state
+            object.__setattr__(self, name, None if value is None else int(value))
         for name in ("ramp", "heal", "floor"):
             if not isinstance(getattr(self, name), Real):
                 raise TypeError(f"{name} must be a number but is {getattr(self, name)!r}")
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not (self.ramp >= 0 and self.heal >= 0 and self.ramp + self.heal <= 1):
             raise ValueError(f"ramp and heal must be ≥ 0 and add up to at most 1 but are {self.ramp} and {self.heal}")
         if not 0 <= self.floor < 1:
@@ -176,13 +178,14 @@ class Budget:
         return (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
 
 
-def require_share(sparsity: float, of: str = "") -> None:
-    """Raise unless a sparsity is a share in [0, 1)."""
+def require_share(sparsity: float, of: str = "") -> float:
+    """Return a sparsity that is a share in [0, 1), or raise."""
     if isinstance(sparsity, bool) or not isinstance(sparsity, Real):
         raise TypeError(f"sparsity must be a number in [0, 1) but is {sparsity!r}{of}")
     if not 0 <= sparsity < 1:
         hint = f"; for {sparsity:g} % write {sparsity / 100:g}" if 1 < sparsity < 100 else ""
         raise ValueError(f"sparsity must be in [0, 1) but is {sparsity}{of}{hint}")
+    return float(sparsity)
 
 
 def _is_whole(value: object) -> bool:

@@ -139,6 +139,8 @@ def require_trainable(name: str, w: Tensor) -> None:
             f"{name!r} is a {type(w).__name__}, of which this process holds only a part, and a threshold needs the"
             " quantiles of all; train with DistributedDataParallel instead of FSDP"
         )
+    if w.is_complex():
+        raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
     if w.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"{name!r} is {str(w.dtype).removeprefix('torch.')}, in which a pull of less than one part in 128 is"

@@ -74,5 +74,4 @@ def override(layers: Sequence[Layer], overrides: Overrides, known: Sequence[str]
         layer.groups = as_groups(options.get("groups", layer.groups))
         layer.beta = options.get("beta", options.get("rho", layer.beta))
         if "sparsity" in options:
-            require_share(options["sparsity"], f" for {name!r}")
-            layer.sparsity = options["sparsity"]
+            layer.sparsity = require_share(options["sparsity"], f" for {name!r}")

@@ -6,13 +6,13 @@ enough to hide most of its accuracy, and a few batches put them right.
 
 import random
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rvsm.splitting.naming import unwrap
@@ -32,7 +32,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
 
     Only batch norm works in training mode, so dropout and the like do not disturb; the statistics are the plain average
     over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows. If a
-    batch fails, or there is none, the statistics stay as they were.
+    batch fails, or there is none, the statistics stay as they were; so do those of modules that are not run in
+    evaluation, such as auxiliary heads.
 
     Args:
         model: the network.
@@ -52,8 +53,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         batches = [batches]
     if not isinstance(batches, Iterable):
         raise TypeError(f"recalibrate expects a data loader, or a tensor of inputs, but got {batches!r}")
-    kept = [(buffer, buffer.clone()) for norm in norms for buffer in norm.buffers()]
-    device = kept[0][0].device
+    kept = {norm: [(buffer, buffer.clone()) for buffer in norm.buffers()] for norm in norms}
+    device = kept[norms[0]][0][0].device
     momenta = [norm.momentum for norm in norms]
     with modes_kept(model), random_state_kept(batches):
         model.eval()
@@ -64,7 +65,12 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         try:
             seen = 0
             for batch in batches:
-                seen += _forward(model, batch, device)
+                try:
+                    seen += _forward(model, batch, device)
+                except ValueError as error:
+                    if seen and "more than 1 value per channel" in str(error):
+                        continue  # the last batch of an epoch, with one example, has no variance
+                    raise
                 if seen >= examples:
                     break
             if seen == 0:
@@ -72,12 +78,18 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
                     "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
                 )
         except BaseException:
-            for buffer, value in kept:
-                buffer.copy_(value)
+            _restore(kept, norms)
             raise
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
+        _restore(kept, [norm for norm in norms if not norm.num_batches_tracked])
+
+
+def _restore(kept: Mapping[_BatchNorm, Sequence[tuple[Tensor, Tensor]]], norms: Iterable[_BatchNorm]) -> None:
+    for norm in norms:
+        for buffer, value in kept[norm]:
+            buffer.copy_(value)
 
 
 def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from rvsm.groups import Grouping
 from rvsm.penalties import Penalty
@@ -35,8 +36,8 @@ class RVSM(Method):
         steps: the number of optimizer steps of the whole training.
         budget: the target with all its options, instead of ``sparsity`` and ``steps``.
         pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
-            pull Σηβ is about this number whatever the optimizer. 100 by default, which lies between the paper's 33
-            (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
+            pull Σηβ is about this number whatever the optimizer; with another one β begins anew. 100 by default, which
+            lies between the paper's 33 (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
             the u of the step before, as Algorithm 1 is printed, and can cycle for ever.
         decoupled: False adds β(w − u) to the gradient instead, where momentum and adaptive scaling see it.
@@ -89,7 +90,7 @@ class RVSM(Method):
         if order not in ("proof", "printed"):
             raise ValueError(f"unknown order {order!r}; choose from proof, printed")
         if pull is not None:
-            require_positive("pull", pull)
+            pull = require_positive("pull", pull)
             if target is None or beta is not None:
                 raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
         rate = 0.0
@@ -116,7 +117,7 @@ class RVSM(Method):
         self._by_pull = {layer.name for layer in self.layers if layer.beta is None}
         for layer in self.layers:
             if layer.beta is not None:
-                require_positive("beta", layer.beta)
+                layer.beta = require_positive("beta", layer.beta)
             elif target is None:
                 raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
 
@@ -124,6 +125,13 @@ class RVSM(Method):
         """Return the budget, the order, whether the pull is decoupled, and its total."""
         mine = {"order": self.order, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
         return {**super().settings(), **mine}
+
+    def begin(self, optimizer: Optimizer, *, another: bool) -> None:
+        """Forget the β that the total pull set for another optimizer, whose learning rates were others."""
+        super().begin(optimizer, another=another)
+        for layer in self.layers:
+            if another and layer.name in self._by_pull:
+                self._change_beta(layer, None)
 
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
@@ -166,9 +174,10 @@ class RVSM(Method):
         if self.decoupled:
             layer.w.lerp_(u, lr * self._beta(layer))
         elif layer.w.grad is not None:
-            layer.w.grad.add_(layer.w - u, alpha=self._beta(layer) * self.gradient_scale)
+            uphill = bool(self.group(layer).get("maximize"))  # then the optimizer adds the gradient
+            layer.w.grad.add_(u - layer.w if uphill else layer.w - u, alpha=self._beta(layer) * self.gradient_scale)
 
-    def _change_beta(self, layer: Layer, beta: float) -> None:
+    def _change_beta(self, layer: Layer, beta: float | None) -> None:
         """Change β and keep the threshold: λ follows."""
         t = None if layer.penalty is None else layer.penalty.threshold(self.prox_step(layer))
         layer.beta = beta

@@ -19,8 +19,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from rvsm.splitting.naming import Named, select
 
-_zeros: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
-"""Every parameter that is held, anywhere in the process, and the mask of its zeros."""
+_zeros: MutableMapping[Tensor, list[Tensor]] = WeakTensorKeyDictionary()
+"""Every parameter that is held, anywhere in the process, and the masks of its zeros, one for each who holds it."""
 
 
 class Support:
@@ -38,12 +38,17 @@ class Support:
             if w.requires_grad:
                 handle = w.register_post_accumulate_grad_hook(_mask_gradient(mask))  # type: ignore[no-untyped-call]
                 self._handles.append(handle)
-            _zeros[w] = mask
+            _zeros.setdefault(w, []).append(mask)
         _watch_optimizers()
+
+    @property
+    def masks(self) -> dict[str, Tensor]:
+        """The mask of zeros of each parameter."""
+        return {name: mask for name, (_, mask) in self._held.items()}
 
     def packed(self) -> dict[str, Tensor]:
         """Return the mask of zeros of each parameter, a bit for each weight."""
-        return {name: pack(mask) for name, (_, mask) in self._held.items()}
+        return {name: pack(mask) for name, mask in self.masks.items()}
 
     def clear_momentum(self, optimizer: Optimizer) -> None:
         """Clear what an optimizer remembers of the zeros."""
@@ -58,8 +63,11 @@ class Support:
             handle.remove()
         self._handles.clear()
         for w, mask in self._held.values():
-            if _zeros.get(w) is mask:
-                del _zeros[w]
+            others = [other for other in _zeros.get(w, []) if other is not mask]
+            if others:
+                _zeros[w] = others
+            else:
+                _zeros.pop(w, None)
 
 
 def keep_zeros(
@@ -115,7 +123,7 @@ def _mask_gradient(mask: Tensor) -> Callable[[Tensor], None]:
 def _write_zeros(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for w in group["params"]:
-            if (mask := _zeros.get(w)) is not None:
+            for mask in _zeros.get(w, ()):
                 w.masked_fill_(mask.to(w.device), 0)
 
 

@@ -29,6 +29,16 @@ def explain_divergence(trainer: "Trainer", x: Tensor, loss: float, rate: float) 
     )
 
 
+def require_finite_weights(trainer: "Trainer") -> None:
+    """Raise if the last step has left weights that are not finite, of which the loss knows nothing yet."""
+    if broken := [n for n, p in trainer.model.named_parameters() if not bool(torch.isfinite(p).all())]:
+        rate = float(trainer.optimizer.param_groups[0]["lr"])
+        raise DivergenceError(
+            f"after step {trainer.step} (epoch {trainer.epoch:.2f}) the weights of {broken[0]!r} are not finite:"
+            f" {_advice(trainer, rate)}."
+        )
+
+
 def _advice(trainer: "Trainer", rate: float) -> str:
     changes = [f"--optimizer.lr {trainer.lr / 10:g}"]
     if trainer.config.training.clip is None:

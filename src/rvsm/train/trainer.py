@@ -14,7 +14,7 @@ from rvsm.config import Config, build, config_of, differences
 from rvsm.data import Batches, Dataset, Images, moments
 from rvsm.models.user import blame
 from rvsm.train.callbacks import Callback
-from rvsm.train.divergence import explain_divergence
+from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
 from rvsm.train.randomness import random_state, seed_all, set_random_state
@@ -125,6 +125,7 @@ class Trainer:
         if epoch % training.evaluate_every and epoch != training.epochs:
             return
         with self._timing("evaluation"):
+            require_finite_weights(self)
             record = self._record()
         self._running = dict.fromkeys(self._running, 0)
         for callback in self.callbacks:
@@ -197,7 +198,7 @@ class Trainer:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        if changes := differences(config_of(state["config"]), self.config):
+        if changes := differences(config_of(state["config"]), self.config, machine=False):
             raise ValueError(f"other options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
             raise ValueError("the images are not those that the run began with")
