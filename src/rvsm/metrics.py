@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
+from rvsm.modes import modes_kept
+
 
 @dataclass(frozen=True)
 class LayerStatistics:
@@ -150,15 +152,12 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     handles = [
         module.register_forward_hook(watch(name, module), with_kwargs=True) for name, module in model.named_modules()
     ]
-    modes = {module: module.training for module in model.modules()}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), modes_kept(model):
             model.eval()(*inputs)
     finally:
         for handle in handles:
             handle.remove()
-        for module, mode in modes.items():
-            module.training = mode
     tensors = dict(model.named_parameters(remove_duplicate=False))
     totals: dict[int, float] = {}
     for name, uses in counts.items():

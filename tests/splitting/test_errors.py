@@ -21,6 +21,7 @@ CONSTRUCTION = {
     "beta must be > 0 and finite but is -0.1": lambda m: rvsm.RVSM(m, L0, beta=-0.1),
     "beta must be > 0 and finite but is 0": lambda m: rvsm.RVSM(m, L0, beta=0),
     "rho must be > 0 and finite but is 0": lambda m: rvsm.ADMM(m, L0, rho=0),
+    "rho must be a number > 0 but is None": lambda m: rvsm.ADMM(m, L0, rho=None),
     "lam must be > 0 and finite but is -1": lambda m: rvsm.L0(lam=-1),
     "a must be > 0 and finite but is 0": lambda m: rvsm.TransformedL1(lam=1, a=0),
     "sparsity must be in [0, 1) but is 1.0": lambda m: rvsm.RVSM(m, "l0", sparsity=1.0, steps=10),
@@ -172,6 +173,12 @@ def test_short_types_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(ValueError, match=r"'0\.weight' is b?float16.*keep the weights in float32"):
         rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
     assert unharmed(model, optimizer)
+
+
+def test_complex_weights_are_refused() -> None:
+    w = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
+    with pytest.raises(ValueError, match=r"'w' is complex, and penalties are of real weights; leave it out"):
+        rvsm.RVSM([("w", w)], L0, beta=0.1).attach(torch.optim.SGD([w], lr=0.1))
 
 
 def test_shards_are_refused() -> None:

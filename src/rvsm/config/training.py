@@ -11,7 +11,8 @@ class Training:
     Args:
         epochs: passes over the training images.
         batch: images in each optimizer step.
-        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same.
+        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but for
+            batch norm, which sees one part at a time.
         validation: the share of the training images that is held out; test images are looked at once, at the end.
         label_smoothing: the share of each label's weight that is spread over all classes.
         clip: the largest norm of the gradient; null for no limit.

@@ -6,8 +6,9 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
+from rvsm.modes import modes_kept
 from rvsm.splitting.layers import Layer
-from rvsm.splitting.recalibrate import Batches, buffers_kept, modes_kept, random_state_kept, recalibrate
+from rvsm.splitting.recalibrate import Batches, buffers_kept, random_state_kept, recalibrate
 
 
 def write(

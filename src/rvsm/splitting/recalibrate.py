@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from rvsm.modes import modes_kept
 from rvsm.splitting.naming import unwrap
 
 Batches = Iterable[Any]
@@ -108,17 +109,6 @@ def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:
 
 def _to(value: Any, device: torch.device) -> Any:
     return value.to(device) if torch.is_tensor(value) else value
-
-
-@contextmanager
-def modes_kept(model: nn.Module) -> Iterator[None]:
-    """Bring every module's training or evaluation mode back on leaving."""
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 @contextmanager

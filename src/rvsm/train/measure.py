@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from rvsm.data import Batches
 from rvsm.metrics import Statistics
+from rvsm.modes import modes_kept
 from rvsm.splitting import Method
 from rvsm.train.hardware import Placement
-from rvsm.train.randomness import random_state, set_random_state
+from rvsm.train.randomness import random_state_kept
 
 EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 """Edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
@@ -19,12 +20,10 @@ EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[str, float]:
     """Return the accuracy and the mean cross-entropy, in eval mode; random numbers that the model draws come back."""
-    before = random_state(placement.device)
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
     correct = total = 0
     loss = 0.0
-    try:
+    with random_state_kept(placement.device), modes_kept(model):
+        model.eval()
         for x, y in batches.epoch(0):
             with placement.autocast():
                 scores = model(x)
@@ -32,10 +31,6 @@ def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[s
             correct += int((scores.argmax(1) == y).sum())
             loss += float(nn.functional.cross_entropy(scores, y, reduction="sum"))
             total += len(y)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-        set_random_state(before, placement.device)
     return {"accuracy": correct / total, "loss": loss / total}
 
 

@@ -12,12 +12,14 @@ from torch.nn.utils import clip_grad_norm_
 
 from rvsm.config import Config, build, config_of, differences
 from rvsm.data import Batches, Dataset, Images, moments
+from rvsm.models import Prepared
 from rvsm.models.user import blame
+from rvsm.modes import modes_kept
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
-from rvsm.train.randomness import random_state, seed_all, set_random_state
+from rvsm.train.randomness import random_state, random_state_kept, seed_all, set_random_state
 
 
 class Trainer:
@@ -45,8 +47,8 @@ class Trainer:
         if self.placement.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, _ = next(self.batches.epoch(0))
-        if callable(prepare := getattr(self.model, "prepare", None)):
-            prepare(self._sample())
+        if isinstance(self.model, Prepared):
+            self.model.prepare(self._sample())
         self._try(x)
         self.forward = torch.compile(self.model) if training.compile else self.model
         self.steps = training.epochs * len(self.batches)
@@ -253,19 +255,13 @@ class Trainer:
 
     def _try(self, x: Tensor) -> None:
         """Raise a sentence now if the model does not fit the images."""
-        before = random_state(self.placement.device)
-        modes = {module: module.training for module in self.model.modules()}
         try:
-            with torch.no_grad():
+            with torch.no_grad(), random_state_kept(self.placement.device), modes_kept(self.model):
                 scores = self.model.eval()(x[:2])
         except Exception as error:  # whatever a user's model raises
             raise ValueError(
                 f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {blame(error)}"
             ) from error
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
-            set_random_state(before, self.placement.device)
         expected = [len(x[:2]), len(self.data.classes)]
         if not torch.is_tensor(scores) or list(scores.shape) != expected:
             got = list(scores.shape) if torch.is_tensor(scores) else type(scores).__name__
