@@ -1,5 +1,6 @@
 """What is folded and fused: the plan of a network is as short as it should be."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -47,3 +48,26 @@ def test_what_others_need_is_not_fused() -> None:
             return y, y.relu()
 
     assert len(plan_of(Twice(), 2, 5, 5)) == 2
+
+
+class Reshaped(nn.Module):
+    """A convolution of one tap after a reshaping, which is a linear layer only if it has no border."""
+
+    def __init__(self, **options: int) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(48, 5, 1, **options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x.reshape(x.shape[0], -1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "options", [{"padding": 1}, {"dilation": 2}, {"stride": 2}], ids=["padding", "dilation", "stride"]
+)
+def test_a_convolution_after_a_flattening(options: dict[str, int]) -> None:
+    model = Reshaped(**options).eval()
+    program = compile(model, torch.zeros(1, 3, 4, 4), threads=1)
+    assert isinstance(program, Program)
+    x = torch.randn(2, 3, 4, 4)
+    with torch.inference_mode():
+        torch.testing.assert_close(Program(program.plan, threads=1)(x), model(x), rtol=1e-4, atol=1e-5)

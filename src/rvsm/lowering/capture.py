@@ -24,6 +24,12 @@ class Captured:
     several: bool
     any_batch: bool
 
+    @property
+    def batch(self) -> int | torch.SymInt:
+        """The first size of the inputs: a symbol, or 1 if the model only works for one image at a time."""
+        size: int | torch.SymInt = self.inputs[0].meta["val"].shape[0]
+        return size
+
 
 def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
     """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1."""

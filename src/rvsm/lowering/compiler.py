@@ -13,6 +13,7 @@ from rvsm.lowering.parts import NativePart, Part, TorchPart, divide
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import value_shape
+from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.program import Program
 
@@ -24,8 +25,8 @@ def compile(
 
     Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are
     removed, and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime
-    does not have run in PyTorch, and ``explain()`` names them. A network that
-    is faster in PyTorch as a whole is run there.
+    does not have run in PyTorch, and ``explain()`` names them. A network that is faster in PyTorch as a whole, or
+    too large for the runtime, is run there.
 
     Args:
         model: a module in eval mode, on the CPU. Later changes of its weights do not change the program.
@@ -41,6 +42,16 @@ def compile(
     """
     examples = _checked(model, example_input)
     captured = capture(model, examples)
+    try:
+        return _assembled(captured, model, examples, threads)
+    except TooLargeError:
+        return MixedProgram(captured, [TorchPart(list(captured.nodes))], _names(captured.nodes))
+
+
+def _assembled(
+    captured: Captured, model: nn.Module, examples: tuple[Tensor, ...], threads: int | None
+) -> Program | MixedProgram:
+    """Return the program, with as much in the runtime as it has operations for."""
     parts = divide(captured)
     pure = _is_pure(parts, captured)
     steps: list[Step] = []
@@ -51,20 +62,28 @@ def compile(
             outside += _names(part.nodes)
             continue
         if pure:  # the order of the call, and inputs that turned out not to matter
-            part = _in_order(part, captured.inputs, captured.outputs)  # noqa: PLW2901
+            part = _in_order(part, captured)  # noqa: PLW2901
         plan = lower(part)
         steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
     if pure and not isinstance(steps[0], TorchPart):
         return guarded(steps[0][0], model, examples, threads)
-    return MixedProgram(captured, steps, outside)
+    return MixedProgram(captured, steps, outside or _unusual(captured))
 
 
 def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:
     """Say whether the runtime has all that the network needs, and can give it in the same form."""
-    if len(parts) != 1 or not isinstance(parts[0], NativePart):
-        return False
-    whole = set(parts[0].inputs) <= set(captured.inputs) and set(captured.outputs) <= set(parts[0].outputs)
-    return whole and captured.several == (len(captured.outputs) > 1)
+    return len(parts) == 1 and isinstance(parts[0], NativePart) and not _unusual(captured)
+
+
+def _unusual(captured: Captured) -> list[str]:
+    """Return what a plan does not have in what the network takes and gives."""
+    found = []
+    if captured.several and len(captured.outputs) == 1:
+        found.append("a tuple of one result")
+    if any(node in captured.inputs or node in captured.tensors for node in captured.outputs):
+        found.append("a result that is one of its inputs or weights")
+    strange = [node for node in captured.inputs if value_shape(node, captured.batch) is None]
+    return found + [f"the input {node.name!r}, which is not a batch of float32 maps" for node in strange]
 
 
 def lower(part: NativePart) -> Plan:
@@ -74,19 +93,18 @@ def lower(part: NativePart) -> Plan:
     return part.draft.plan()
 
 
-def _in_order(part: NativePart, inputs: Sequence[fx.Node], outputs: Sequence[fx.Node]) -> NativePart:
+def _in_order(part: NativePart, captured: Captured) -> NativePart:
     """Return a part whose inputs and outputs are those of the whole network, in its order."""
     known = dict(zip(part.inputs, part.draft.inputs, strict=True))
-    for node in inputs:
-        shaped = value_shape(node)
-        if node not in known:
-            if shaped is None:
-                raise ValueError(f"the input {node.name!r} is not used and is not a batch of float32 maps")
+    for node in captured.inputs:
+        shaped = value_shape(node, captured.batch)
+        if shaped is not None and node not in known:
             known[node] = Node(None, [], shaped[0], shaped[1])
     results = dict(zip(part.outputs, part.draft.outputs, strict=True))
-    chosen = [results[node] for node in outputs]
-    draft = Draft([known[node] for node in inputs], part.draft.nodes, chosen, [node.flat for node in chosen])
-    return NativePart(draft, list(inputs), list(outputs))
+    chosen = [results[node] for node in captured.outputs]
+    taken = [known[node] for node in captured.inputs]
+    draft = Draft(taken, part.draft.nodes, chosen, [node.flat for node in chosen])
+    return NativePart(draft, list(captured.inputs), list(captured.outputs))
 
 
 def _names(nodes: Sequence[fx.Node]) -> list[str]:

@@ -70,7 +70,7 @@ def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, 
             return captured.tensors[argument]
         if argument in made:
             return made[argument]
-        shaped = value_shape(argument)
+        shaped = value_shape(argument, captured.batch)
         if shaped is None or isinstance(argument.meta.get("val"), tuple | list):
             return argument
         return entries.setdefault(argument, Node(None, [], shaped[0], shaped[1]))
@@ -78,7 +78,7 @@ def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, 
     for node in captured.nodes:
         arguments = fx.node.map_aggregate(node.args, lookup)
         options = fx.node.map_aggregate(node.kwargs, lookup)
-        result = translate(node, list(arguments), dict(options))
+        result = translate(node, list(arguments), dict(options), captured.batch)
         if result is not None:
             made[node] = result
     return made, entries

@@ -72,14 +72,14 @@ def flatten_into_linear(draft: Draft) -> None:
     """Let a linear layer take the map before a flattening, as a convolution as large as the map."""
     for node in draft.nodes:
         o = node.convolution
-        if o is None or o.kernel != (1, 1) or o.groups != 1 or node.weights is None:
+        if o is None or o.kernel != (1, 1) or o.padding != (0, 0) or o.groups != 1 or node.weights is None:
             continue
         flattening = node.sources[0]
         if isinstance(flattening.operation, Flattening):
             source = flattening.sources[0]
             if max(source.shape[1:]) <= MAX_KERNEL:
                 node.weights = node.weights.reshape(len(node.weights), *source.shape)
-                node.operation = replace(o, kernel=source.shape[1:])
+                node.operation = replace(o, kernel=source.shape[1:], dilation=(1, 1))
                 node.sources[0] = source
 
 

@@ -21,15 +21,18 @@ Translation = Callable[..., Node | None]
 aten = torch.ops.aten
 
 
-def value_shape(node: fx.Node) -> tuple[Shape, bool] | None:
-    """Return channels × height × width and whether a value is flat; None if it is not a float32 batch of such."""
+def value_shape(node: fx.Node, batch: int | torch.SymInt) -> tuple[Shape, bool] | None:
+    """Return channels × height × width and whether a value is flat; None if it is not a float32 batch of such.
+
+    What is computed from parameters alone has another first size than the ``batch`` of the inputs.
+    """
     value = node.meta.get("val")
     if isinstance(value, tuple | list) and value and all(user.args[1:] == (0,) for user in node.users):
         value = value[0]  # of several results only the first is asked for
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.device.type != "cpu":
         return None
     sizes = list(value.shape[1:])
-    if value.ndim not in (2, 4) or not all(isinstance(size, int) for size in sizes):
+    if value.ndim not in (2, 4) or str(value.shape[0]) != str(batch) or not all(isinstance(s, int) for s in sizes):
         return None
     shape: Shape = (sizes[0], 1, 1) if value.ndim == 2 else (sizes[0], sizes[1], sizes[2])
     if min(shape) < 1 or shape[0] > MAX_CHANNELS or shape[1] * shape[2] > MAX_POSITIONS or math.prod(shape) > MAX_VALUE:
@@ -37,10 +40,12 @@ def value_shape(node: fx.Node) -> tuple[Shape, bool] | None:
     return shape, value.ndim == 2
 
 
-def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any]) -> Node | None:
+def translate(
+    node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], batch: int | torch.SymInt
+) -> Node | None:
     """Return a node for an aten operation; ``arguments`` have nodes and tensors in place of names."""
     known = TRANSLATIONS.get(node.target)
-    expected = value_shape(node)
+    expected = value_shape(node, batch)
     if known is None or expected is None:
         return None
     try:
@@ -86,6 +91,7 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.avg_pool2d.default: shaped.avg_pool,
     aten.adaptive_avg_pool2d.default: shaped.adaptive("mean"),
     aten._adaptive_avg_pool2d.default: shaped.adaptive("mean"),
+    aten.adaptive_max_pool2d.default: shaped.adaptive("max"),
     aten.mean.dim: shaped.mean,
     aten.flatten.using_ints: shaped.reshape,
     aten.view.default: shaped.reshape,

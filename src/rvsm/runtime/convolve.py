@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from rvsm.runtime.activations import Activation
 from rvsm.runtime.jit import Machine
 from rvsm.runtime.kernels.convolution import SLOTS, Variant, convolution
-from rvsm.runtime.layout import Arena, Buffer
+from rvsm.runtime.layout import Arena, Buffer, TooLargeError
 from rvsm.runtime.operations import Convolution
 from rvsm.runtime.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
 from rvsm.runtime.steps import Step, copy, mask_bits, parameters, shift
@@ -165,7 +165,7 @@ def steps(site: Site, taps: Taps, weights: Floats, bias: Floats, *, dense: bool,
     offsets = np.arange(inputs, dtype=np.int64)[:, None] * taps.plane + taps.offsets[None, :]
     group_bytes = inputs * taps.plane
     if int(offsets.max()) + group_bytes * (o.groups - 1) > MAX_OFFSET:
-        raise ValueError(f"the input of {o.name!r} is larger than 2 GiB")
+        raise TooLargeError(f"the input of {o.name!r} is larger than 2 GiB")
     blocks = dense_blocks(o.channels, o.groups) if dense else sparse_blocks(weights, o.groups)
     if sample:
         most = max(blocks, key=lambda size: blocks[size].size)

@@ -23,6 +23,10 @@ MAX_ARENA = 1 << 32
 Index = TypeVar("Index", int, NDArray[np.int64])
 
 
+class TooLargeError(ValueError):
+    """The activations of a network take more memory than a program may have."""
+
+
 @dataclass(frozen=True)
 class Geometry:
     """How a map of height × width lies in memory: border, positions from row to row, rows, floats of a position."""
@@ -92,7 +96,7 @@ class Arena:
         else:
             place, self.size = self.size, self.size + amount
             if self.size > MAX_ARENA:
-                raise ValueError(f"the network needs more than {MAX_ARENA >> 30} GiB for its activations")
+                raise TooLargeError(f"the network needs more than {MAX_ARENA >> 30} GiB for its activations")
         self._lent[place] = key, amount
         return place
 

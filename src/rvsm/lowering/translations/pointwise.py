@@ -79,6 +79,8 @@ def two(operation: str) -> Callable[..., Node | None]:
                 return None
             one, zero = np.ones_like(row), np.zeros_like(row)
             return affine(name, x, *((one, row) if operation == "add" else (row, zero)))
+        if a.flat != b.flat:  # a vector beside a map counts along the map's columns, not along its channels
+            return None
         if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
             a, b = b, a
         return node(Pointwise(name=name, operation=operation, a=0, b=0), [a, b])
