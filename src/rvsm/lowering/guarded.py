@@ -2,14 +2,15 @@
 
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rvsm.lowering.draft import Floats
+from rvsm.lowering.threads import torch_threads
 from rvsm.runtime import Program
-from rvsm.runtime.arrays import checked, is_tensor
 from rvsm.runtime.explanation import Explanation
 from rvsm.runtime.jit import machine
 from rvsm.runtime.plan import Plan
@@ -26,24 +27,20 @@ class GuardedProgram(Program):
         self._model = copy.deepcopy(model)
         self._single_in_torch, self._batches_in_torch = single, batches
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Return the network's output, as torch tensors if the inputs are."""
-        flags = self.plan.flat_inputs
-        if len(inputs) != len(self.plan.inputs) or not self._in_torch(len(inputs[0])):
-            return super().__call__(*inputs)
-        arrays = [checked(x, shape, flat) for x, shape, flat in zip(inputs, self.plan.inputs, flags, strict=True)]
-        with torch.inference_mode():
-            results = self._model(*(torch.from_numpy(array) for array in arrays))
-        several = results if isinstance(results, tuple | list) else (results,)
-        given = tuple(result.clone() if is_tensor(inputs[0]) else result.numpy() for result in several)
-        return given if isinstance(results, tuple | list) else given[0]
-
     def explain(self, batch: int | None = None) -> Explanation:
         """Return the table of the native layers, and say if PyTorch runs all of them instead."""
         table = super().explain(batch)
         if not self._in_torch(1 if batch == 1 else machine().lanes):
             return table
         return replace(table, outside=("the whole network, which was faster there than in the kernels above",))
+
+    def _compute(self, inputs: Sequence[Floats], count: int) -> list[Floats]:
+        """Return the outputs; the module gets copies of the inputs, since it may change them in place."""
+        if not self._in_torch(count):
+            return super()._compute(inputs, count)
+        with torch.inference_mode(), torch_threads(self.threads):
+            results = self._model(*map(torch.tensor, inputs))
+        return [result.numpy().copy() for result in (results if isinstance(results, tuple | list) else (results,))]
 
     def _in_torch(self, count: int) -> bool:
         return self._single_in_torch if count < machine().lanes // 2 else self._batches_in_torch
@@ -61,7 +58,7 @@ def _is_slower(program: Program, model: nn.Module, examples: tuple[Tensor, ...],
     inputs = [torch.cat([x] * -(-batch // len(x)))[:batch] for x in examples]
     least = {"program": float("inf"), "model": float("inf")}
     begin = time.perf_counter()
-    with torch.inference_mode():
+    with torch.inference_mode(), torch_threads(program.threads):
         try:
             model(*inputs)
         except Exception:  # a model for other batch sizes only; then there is nothing to compare

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor, fx
 
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.parts import TorchPart
+from rvsm.runtime.arrays import batch_of
 from rvsm.runtime.explanation import Explanation
 from rvsm.runtime.program import Program
 
@@ -21,7 +23,7 @@ class MixedProgram:
 
     def __init__(self, captured: Captured, steps: Sequence[Step], outside: Sequence[str]) -> None:
         self.outside = tuple(outside)
-        self._captured = captured
+        self._captured = replace(captured, tensors=_copies(captured, steps))
         self._steps = list(steps)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -29,17 +31,18 @@ class MixedProgram:
         captured = self._captured
         if len(inputs) != len(captured.inputs):
             raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
-        tensors = [_tensor(x) for x in inputs]
+        tensors = [_tensor(x, node.meta["val"].dtype) for x, node in zip(inputs, captured.inputs, strict=True)]
         for x, node in zip(tensors, captured.inputs, strict=True):
             expected = list(node.meta["val"].shape[1:])
             if list(x.shape[1:]) != expected or not x.ndim:
                 sizes = ", ".join(["batch", *map(str, expected)])
                 raise ValueError(f"the input must have the shape ({sizes}) but has {tuple(x.shape)}")
+        count = batch_of(tensors)
         with torch.inference_mode():
             if captured.any_batch:
                 results = self._run(tensors)
             else:
-                single = [self._run([x[k : k + 1] for x in tensors]) for k in range(len(tensors[0]))]
+                single = [self._run([x[k : k + 1] for x in tensors]) for k in range(count)]
                 results = [torch.cat(parts) for parts in zip(*single, strict=True)]
         given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
         return tuple(given) if captured.several else given[0]
@@ -70,5 +73,17 @@ class MixedProgram:
         return [values[node] for node in self._captured.outputs]
 
 
-def _tensor(x: Any) -> Tensor:
-    return x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:
+    """Return copies of the tensors that PyTorch needs: the model may train on."""
+    nodes = [node for step in steps if isinstance(step, TorchPart) for node in step.nodes]
+    needed = {*captured.outputs, *(source for node in nodes for source in node.all_input_nodes)}
+    return {
+        node: tensor.clone() if isinstance(tensor, Tensor) else tensor
+        for node, tensor in captured.tensors.items()
+        if node in needed
+    }
+
+
+def _tensor(x: Any, dtype: torch.dtype) -> Tensor:
+    given = x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
+    return given.to("cpu", dtype)

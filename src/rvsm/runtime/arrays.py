@@ -1,6 +1,7 @@
 """What a program takes and gives: NumPy arrays, or torch tensors, without importing torch."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,14 @@ def checked(x: Any, shape: Shape, flat: bool) -> NDArray[np.float32]:
         sizes = ", ".join(["batch", *map(str, expected)])
         raise ValueError(f"the input must have the shape ({sizes}) but has {array.shape}")
     return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def batch_of(inputs: Sequence[Any]) -> int:
+    """Return the number of images, after checking that it is the same for all inputs."""
+    sizes = [len(x) for x in inputs]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"all inputs must have the same batch size but have {sizes}")
+    return sizes[0]
 
 
 def like(array: NDArray[np.float32], example: Any) -> Any:

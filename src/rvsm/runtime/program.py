@@ -16,6 +16,7 @@ from rvsm.runtime.assemble import assemble
 from rvsm.runtime.choice import Chooser
 from rvsm.runtime.explanation import Explanation, explain_stage
 from rvsm.runtime.jit import machine
+from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.performance import Stage
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.team import cores
@@ -48,11 +49,7 @@ class Program:
         ]
         if len(inputs) != len(self.plan.inputs):
             raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
-        count = len(checked[0])
-        if any(len(x) != count for x in checked):
-            raise ValueError(f"all inputs must have the same batch size but have {[len(x) for x in checked]}")
-        outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
-        self._perform(checked, outputs, count)
+        outputs = self._compute(checked, arrays.batch_of(checked))
         results = tuple(arrays.like(output, inputs[0]) for output in outputs)
         return results[0] if len(results) == 1 else results
 
@@ -74,6 +71,12 @@ class Program:
         """Compile for batches and for single images now, and not when the first of them comes."""
         self._tail_limit  # noqa: B018 - cached
         return self
+
+    def _compute(self, inputs: Sequence[Floats], count: int) -> list[Floats]:
+        """Return the outputs for so many images."""
+        outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
+        self._perform(inputs, outputs, count)
+        return outputs
 
     def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int) -> None:
         if not count:
@@ -99,7 +102,11 @@ class Program:
 
     @cached_property
     def _batch_stage(self) -> Stage:
-        return self._stage(images=True)
+        """The stage for vectors of images; where these are too large, the one for single images."""
+        try:
+            return self._stage(images=True)
+        except TooLargeError:
+            return self._single_stage
 
     @cached_property
     def _single_stage(self) -> Stage:

@@ -1,0 +1,98 @@
+"""Programs of which a part stays in PyTorch: what they take, keep and say."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rvsm.lowering import MixedProgram, compile
+
+
+def network() -> nn.Sequential:
+    return nn.Sequential(nn.GroupNorm(1, 3), nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.ReLU()).eval()
+
+
+def test_later_changes_of_the_weights_do_not_matter() -> None:
+    model = network()
+    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    assert isinstance(program, MixedProgram)
+    x = torch.randn(4, 3, 6, 6)
+    first = program(x)
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    assert torch.equal(program(x), first)
+    assert len(program._captured.tensors) == 4, "the convolution's own are not kept"
+
+
+def test_inputs_are_converted_as_a_program_does() -> None:
+    model = network()
+    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    x = torch.randn(4, 3, 6, 6)
+    expected = program(x)
+    assert torch.equal(program(x.double()), expected)
+    assert np.array_equal(program(x.double().numpy()), expected.numpy())
+
+
+class Two(nn.Module):
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return torch.softmax(x, 1) + y
+
+
+def test_inputs_of_other_batch_sizes_are_refused() -> None:
+    program = compile(Two().eval(), (torch.zeros(2, 3), torch.zeros(2, 3)), threads=1)
+    with pytest.raises(ValueError, match=r"must have the same batch size but have \[4, 1\]"):
+        program(torch.zeros(4, 3), torch.zeros(1, 3))
+
+
+class Forms(nn.Module):
+    """Results in forms that a file does not have."""
+
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.layer, self.form = nn.Conv2d(3, 8, 1), form
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.layer(x)
+        return (y,) if self.form == "one" else (y, x)
+
+
+@pytest.mark.parametrize(("form", "said"), [("one", "a tuple of one result"), ("input", "one of its inputs")])
+def test_why_a_network_of_native_operations_cannot_be_saved(form: str, said: str, tmp_path: Path) -> None:
+    program = compile(Forms(form).eval(), torch.zeros(1, 3, 4, 4), threads=1)
+    assert said in str(program.explain())
+    with pytest.raises(ValueError, match=f"because it needs PyTorch for .*{said}"):
+        program.save(tmp_path / "model.rvsm")
+
+
+class Unused(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 1)
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+def test_an_input_of_another_kind_that_is_not_used() -> None:
+    model = Unused().eval()
+    program = compile(model, (torch.zeros(2, 3, 4, 4), torch.zeros(2, dtype=torch.long)), threads=1)
+    assert isinstance(program, MixedProgram)
+    assert program.outside == ("the input 'labels', which is not a batch of float32 maps",)
+    x, labels = torch.randn(5, 3, 4, 4), torch.zeros(5, dtype=torch.long)
+    with torch.inference_mode():
+        torch.testing.assert_close(program(x, labels), model(x, labels), rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_that_is_too_large_runs_in_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rvsm.runtime import layout
+
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval()
+    monkeypatch.setattr(layout, "MAX_ARENA", 1000)
+    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    assert isinstance(program, MixedProgram)
+    assert program.outside == ("aten.conv2d (0)", "aten.relu (1)")
+    x = torch.randn(3, 3, 6, 6)
+    with torch.inference_mode():
+        torch.testing.assert_close(program(x), model(x))
