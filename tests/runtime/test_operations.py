@@ -1,5 +1,6 @@
 """Pooling, sums, products, concatenation, flattening and activations against PyTorch's."""
 
+import time
 from collections.abc import Callable
 from math import inf
 
@@ -53,6 +54,32 @@ def test_pooling(
         padded=padded,
     )  # fmt: skip
     torch.testing.assert_close(play(operation, x), expected)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    size=st.integers(1, 12),
+    window=st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3), st.integers(1, 4)),
+    padded=st.booleans(),
+)
+def test_windows_are_the_positions_inside(size: int, window: tuple[int, int, int, int], padded: bool) -> None:
+    kernel, stride, padding, dilation = ((value, value) for value in window)
+    operation = Pooling(
+        name="pool", source=0, mode="mean", kernel=kernel, stride=stride, padding=padding, dilation=dilation,
+        padded=padded,
+    )  # fmt: skip
+    for k, (first, number, part) in enumerate(operation.windows(size, 8, 0).tolist()):
+        start = k * stride[0] - padding[0]
+        inside = [x for x in range(start, start + dilation[0] * kernel[0], dilation[0]) if 0 <= x < size]
+        assert (first, number) == (inside[0] if inside else 0, len(inside))
+        assert part == (min(kernel[0], size + padding[0] - start) if padded else len(inside))
+
+
+def test_windows_of_a_large_map_take_no_time() -> None:
+    operation = Pooling(name="pool", source=0, mode="max", kernel=(4096, 1), stride=(1, 1), padding=(1024, 0))
+    begin = time.perf_counter()
+    assert operation.windows(1 << 22, (1 << 22) - 2047, 0)[1024].tolist() == [0, 4096, 4096]
+    assert time.perf_counter() - begin < 5
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rvsm.runtime import layout
 from rvsm.runtime.activations import RELU
 from rvsm.runtime.operations import Convolution, Pooling
 from rvsm.runtime.plan import Output, Plan
@@ -173,6 +174,19 @@ def test_a_problem_in_a_helper_is_the_callers() -> None:
     team.run(lambda number: None, 3)
     team.release()
     assert team.acquire()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_images_of_which_a_vector_is_too_large_go_one_by_one(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    usual = Program(plan(), threads=threads).prepare()
+    monkeypatch.setattr(layout, "MAX_ARENA", usual._single.native.arena_bytes)
+    program = Program(plan(), threads=threads).prepare()
+    for count in (1, 2, 16, 17, 35):
+        np.testing.assert_allclose(program(images(count)), usual(images(count)), rtol=1e-4, atol=1e-4)
+    assert "1 image on one thread" in str(program.explain())
+    monkeypatch.setattr(layout, "MAX_ARENA", 1000)
+    with pytest.raises(ValueError, match="GiB for its activations"):
+        Program(plan(), threads=1).prepare()
 
 
 def test_the_explanation_is_a_table() -> None:

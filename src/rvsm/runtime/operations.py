@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rvsm.runtime.activations import ACTIVATIONS, NOTHING, Activation
 
 Shape = tuple[int, int, int]
@@ -120,16 +123,15 @@ class Pooling(Operation):
             sizes.append(count)
         return sources[0][0], sizes[0], sizes[1]
 
-    def windows(self, size: int, count: int, axis: int) -> list[tuple[int, int, int]]:
+    def windows(self, size: int, count: int, axis: int) -> NDArray[np.int64]:
         """Return, for each output along an axis, first position, number of positions inside, and the divisor's part."""
-        result = []
         step, reach = self.dilation[axis], self.kernel[axis]
-        for k in range(count):
-            start = k * self.stride[axis] - self.padding[axis]
-            inside = [start + step * i for i in range(reach) if 0 <= start + step * i < size]
-            stop = min(start + reach, size + self.padding[axis])
-            result.append((inside[0] if inside else 0, len(inside), stop - start if self.padded else len(inside)))
-        return result
+        starts = np.arange(count, dtype=np.int64) * self.stride[axis] - self.padding[axis]
+        first = np.maximum(0, -(starts // step))  # of the taps, start + step · tap being their positions
+        inside = np.maximum(0, np.minimum(reach, -((starts - size) // step)) - first)
+        spans = np.minimum(starts + reach, size + self.padding[axis]) - starts
+        begin = np.where(inside > 0, starts + step * first, 0)
+        return np.stack([begin, inside, spans if self.padded else inside], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,10 +154,12 @@ class AdaptivePooling(Operation):
         _limit("size", self.size, 1, MAX_KERNEL)
         return sources[0][0], *self.size
 
-    def windows(self, size: int, count: int, axis: int) -> list[tuple[int, int, int]]:
+    def windows(self, size: int, count: int, axis: int) -> NDArray[np.int64]:
         """Return, for each output along an axis, first position, number of positions, and the divisor's part."""
-        spans = [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
-        return [(start, stop - start, stop - start) for start, stop in spans]
+        numbers = np.arange(count, dtype=np.int64)
+        starts = numbers * size // count
+        inside = -(-(numbers + 1) * size // count) - starts
+        return np.stack([starts, inside, inside], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +66,11 @@ class Stage:
         threads = threads if shared else len(arenas)
         try:
             call = self._call(request, threads, shared, arenas)
-            address, last = call[0].ctypes.data, len(self.native.steps)
+            play = partial(self._play, call[0].ctypes.data, 0, len(self.native.steps))
             if threads == 1:
-                self._play(address, 0, 0, last)
+                play(0)
             else:
-                team().run(lambda thread: self._play(address, thread, 0, last), threads)
+                team().run(play, threads)
         finally:
             with self._lock:
                 self._free += arenas
@@ -83,7 +84,7 @@ class Stage:
         for _ in range(repeats):
             for k in range(len(best)):
                 begin = time.perf_counter()
-                self._play(call[0].ctypes.data, 0, k, k + 1)
+                self._play(call[0].ctypes.data, k, k + 1, 0)
                 best[k] = min(best[k], time.perf_counter() - begin)
         with self._lock:
             self._free += arenas

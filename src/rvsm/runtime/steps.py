@@ -177,8 +177,8 @@ def flattening(machine: Machine, x: Buffer, y: Buffer) -> Step:
 def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: Buffer) -> Step:
     """Return the step for the maximum or the mean of windows."""
     g, h = x.geometry, y.geometry
-    lines = np.array(operation.windows(g.height, h.height, 0), dtype=np.int64)
-    columns = np.array(operation.windows(g.width, h.width, 1), dtype=np.int64)
+    lines = operation.windows(g.height, h.height, 0)
+    columns = operation.windows(g.width, h.width, 1)
     j, i = (axis.reshape(-1) for axis in np.mgrid[0 : h.height, 0 : h.width])
     (top, tall, across), (left, wide, along) = lines[j].T, columns[i].T
     factors = 1.0 / np.maximum(1, across * along)

@@ -6,10 +6,23 @@ work for another one runs alone: with many callers, each has a core of its own.
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from operator import call
 from queue import SimpleQueue
 
 Work = Callable[[int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """Work for the helpers: an entry for each that has ended, and what wakes the caller for each entry."""
+
+    work: Work
+    ended: list[BaseException | None] = field(default_factory=list)
+    bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
 
 
 def cores() -> int:
@@ -25,8 +38,7 @@ class Team:
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
-        self._tasks: list[SimpleQueue[Work]] = []
-        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
+        self._helpers: list[SimpleQueue[_Task]] = []
 
     def acquire(self) -> bool:
         """Say whether the helpers are free, and take them if so."""
@@ -37,32 +49,52 @@ class Team:
         self._busy.release()
 
     def run(self, work: Work, threads: int) -> None:
-        """Call ``work(0)`` here and ``work(1)``, … in helpers, which must have been acquired, and wait for all."""
-        while len(self._tasks) < threads - 1:
-            tasks: SimpleQueue[Work] = SimpleQueue()
-            number = len(self._tasks) + 1
-            self._tasks.append(tasks)
-            threading.Thread(target=self._help, args=(tasks, number), name=f"rvsm-{number}", daemon=True).start()
-        for tasks in self._tasks[: threads - 1]:
-            tasks.put(work)
+        """Call ``work(0)`` here and ``work(1)``, … in helpers, which must have been acquired, and wait for all.
+
+        An interrupt waits, too: the helpers are in memory that the caller would use again.
+        """
+        while len(self._helpers) < threads - 1:
+            tasks: SimpleQueue[_Task] = SimpleQueue()
+            number = len(self._helpers) + 1
+            threading.Thread(target=_help, args=(tasks, number), name=f"rvsm-{number}", daemon=True).start()
+            self._helpers.append(tasks)
+        task = _Task(work)
+        starts: list[Callable[[], object]] = [partial(tasks.put, task) for tasks in self._helpers[: threads - 1]]
+        starts.append(partial(work, 0))
+        everything = map(call, starts)
         try:
-            work(0)
+            deque(everything, maxlen=0)  # one instruction: an interrupt between would leave helpers at a barrier
         finally:
-            problems = [self._done.get() for _ in range(threads - 1)]
-        for problem in problems:
+            _wait(task, threads - 1)
+        for problem in task.ended:
             if problem is not None:
                 raise problem
 
-    def _help(self, tasks: "SimpleQueue[Work]", number: int) -> None:
-        while True:
-            work = tasks.get()
-            problem = None
-            try:
-                work(number)
-            except BaseException as error:  # handed to the caller, who waits for it
-                problem = error
-            del work
-            self._done.put(problem)
+
+def _wait(task: _Task, count: int) -> None:
+    """Wait until so many helpers have ended; an interrupt that comes meanwhile is raised then."""
+    interrupt = None
+    while len(task.ended) < count:
+        try:
+            task.bell.get()
+        except BaseException as error:  # the bell may have been heard or not: the list counts
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
+
+
+def _help(tasks: SimpleQueue[_Task], number: int) -> None:
+    """Do one task after the other."""
+    while True:
+        task = tasks.get()
+        problem = None
+        try:
+            task.work(number)
+        except BaseException as error:  # handed to the caller, who waits for it
+            problem = error
+        task.ended.append(problem)
+        task.bell.put(None)
+        del task, problem
 
 
 _team = Team()

@@ -39,10 +39,6 @@ class Kernel(Function):
         """Load an argument as a place in the arena."""
         return self.at("%arena", self.number(slot))
 
-    def vector(self, slot: str) -> str:
-        """Load an argument as a float32, in all lanes."""
-        return self.splat(self.lanes, self.load("float", self._slot(slot)))
-
     def share(self, count: str) -> tuple[str, str]:
         """Return this thread's part of range(count)."""
         start = self.op(f"sdiv i64 {self.mul(count, '%thread')}, %threads")

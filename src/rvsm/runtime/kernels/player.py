@@ -17,8 +17,8 @@ SPINS = 4000
 
 
 def play(mode: Mode) -> str:
-    """Return the player: ``play(call, thread, first operation, last operation)``."""
-    f = Function("play", [("ptr", "call"), ("i64", "thread"), ("i64", "first"), ("i64", "last")])
+    """Return the player: ``play(call, first operation, last operation, thread)``."""
+    f = Function("play", [("ptr", "call"), ("i64", "first"), ("i64", "last"), ("i64", "thread")])
     before = mode.flush(f)
     operations, arenas = (f.load("ptr", f.at("%call", 8 * slot)) for slot in (OPERATIONS, ARENAS))
     chunks, threads, shared = (f.load("i64", f.at("%call", 8 * slot)) for slot in (CHUNKS, THREADS, SHARED))
