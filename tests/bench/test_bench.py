@@ -2,7 +2,9 @@
 
 import io
 import json
+from math import nan
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +13,15 @@ from safetensors.torch import save_file
 from torch import nn
 
 import rvsm.lowering
-from rvsm.bench import ENGINES, Comparison, Measurement, bench, compare, measure, pack
+from rvsm.bench import ENGINES, Comparison, Measurement, bench, commands, compare, measure, pack
 from rvsm.bench.commands import model_of
 from rvsm.bench.engines import Engine, Kind
 from rvsm.bench.memory import peak_memory
 from rvsm.config import read_config
+from rvsm.lowering import guarded
 from rvsm.models import convnet
 from rvsm.records import Run
+from rvsm.runtime import Program
 from rvsm.train import start
 
 SOURCE = "rvsm.models:convnet"
@@ -85,6 +89,12 @@ def test_precisions_are_told_apart() -> None:
     assert "4.0 × the fastest dense float32 engine, 2.0 × the fastest of all" in str(result)
 
 
+@pytest.mark.parametrize("differences", [(nan, 1e-7), (1e-7, nan)])
+def test_an_output_that_is_not_a_number_is_shown(differences: tuple[float, float]) -> None:
+    rows = [Measurement("rvsm", "float32", b, 1.0, 1.0, d) for b, d in zip((1, 16), differences, strict=True)]
+    assert Comparison("x", 1, tuple(rows)).rows()[1][-2] == "nan"
+
+
 def test_wrong_arguments() -> None:
     model = convnet().eval()
     with pytest.raises(ValueError, match="unknown engine 'Torch'; choose from PyTorch"):
@@ -127,11 +137,20 @@ def test_size_and_speeds_are_kept_in_the_runs_folder(tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # the number asked for counts for our engine, too
     used: list[int] = []
     real = rvsm.lowering.compile
+    monkeypatch.setattr(guarded, "_is_slower", lambda *given: True)  # the file is timed, and that has no PyTorch
+    timed: list[Program] = []
+
+    def comparing(*given: Any, **named: Any) -> Comparison:
+        timed.append(named["program"])
+        return compare(*given, **named)
+
+    monkeypatch.setattr(commands, "compare", comparing)
     monkeypatch.setattr(
         rvsm.lowering, "compile", lambda *given, threads: used.append(threads) or real(*given, threads=threads)
     )
     measure(folder, batches=(2, 1), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
     assert used == [1]
+    assert [(type(program), program.threads) for program in timed] == [(Program, 1)]
     kept = Run(folder).runtime()
     assert kept is not None
     assert kept["file_bytes"] == (folder / "model.rvsm").stat().st_size

@@ -53,6 +53,26 @@ def test_a_file_that_differs_is_not_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+class Quotient(nn.Module):
+    """Not a number where the input is negative, and so wherever it is looked at; two results, in a list."""
+
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power = power
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        return [x + 1, x**self.power]
+
+
+def test_a_list_of_results_that_are_numbers_is_written_and_others_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    with pytest.raises(ValueError, match="differs by nan in ONNX Runtime; it was not written"):
+        to_onnx(Quotient(0.5).eval(), torch.ones(2, 3), path)
+    difference = to_onnx(Quotient(2.0).eval(), torch.ones(2, 3), path)
+    assert difference is not None
+    assert difference < 1e-5
+
+
 def test_a_model_in_train_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"in train mode \(the model itself\); call model\.eval\(\) first"):
         to_onnx(network(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")

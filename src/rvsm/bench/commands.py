@@ -62,7 +62,8 @@ def measure(
 ) -> Comparison:
     """Pack a finished run, time it beside other engines, and keep size and speeds in the run's folder for reports.
 
-    A report has room for one speed, that of the largest batch.
+    The file is what is timed, not the program that made it, which may leave to PyTorch what is faster there. A
+    report has room for one speed, that of the largest batch.
     """
     from rvsm.lowering import compile
     from rvsm.records import Run
@@ -70,22 +71,22 @@ def measure(
     if not folder.is_dir():
         raise ValueError(f"{folder} is not the folder of a run, so that its speeds cannot be kept there")
     model, example = model_of(str(folder))
-    program = compile(model, example, threads=threads or torch.get_num_threads())
-    program.save(folder / "model.rvsm")
+    count, file = threads or torch.get_num_threads(), folder / "model.rvsm"
+    compile(model, example, threads=count).save(file)
     shown = compare(
         model,
         example,
         title=str(folder),
-        program=program,
+        program=load(file, threads=count),
         batches=batches,
         engines=engines,
-        threads=threads,
+        threads=count,
         rounds=rounds,
     )
     batch = max(batches)
     Run(folder).save_runtime(
         {
-            "file_bytes": (folder / "model.rvsm").stat().st_size,
+            "file_bytes": file.stat().st_size,
             "batch": batch,
             "threads": shown.threads,
             "speedup": shown.speedup(batch),

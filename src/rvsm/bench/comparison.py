@@ -1,9 +1,8 @@
 """The comparison: all engines in turn, again and again, so that a slow moment of the machine falls on all of them."""
 
-import contextlib
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine
 from rvsm.bench.memory import peak_memory
+from rvsm.lowering.threads import torch_threads
 from rvsm.pages.markdown import pipe_table
 
 REST = 0.01  # seconds between engines: threads of the one before still spin
@@ -71,7 +71,7 @@ class Comparison:
                 continue
             times = [_cell(mine[b].seconds, 1e3, 2) for b in batches]
             ratios = [_ratio(mine[b].seconds, ours.get(b)) for b in batches]
-            difference = max(m.difference or 0.0 for m in mine.values())
+            difference = float(torch.tensor([m.difference or 0.0 for m in mine.values()]).max())  # NaN if one is
             table.append([name, *times, *ratios, f"{difference:.0e}", _cell(first.memory, 1e-6, 0)])
         return table
 
@@ -134,7 +134,8 @@ def compare(
         raise ValueError("batches must be whole numbers from 1, and rounds at least 1")
     generator = torch.Generator().manual_seed(0)
     inputs = {b: torch.randn(b, *example.shape[1:], generator=generator) for b in sorted(set(batches))}
-    with _threads(threads) as count:
+    count = threads or torch.get_num_threads()
+    with torch_threads(count):
         with torch.inference_mode():
             expected = {b: model(x) for b, x in inputs.items()}
         largest = inputs[max(inputs)]
@@ -209,17 +210,6 @@ def _difference(result: Any, expected: Any) -> float:
     found, wanted = (x[0] if isinstance(x, tuple | list) else x for x in (result, expected))
     scale = max(float(wanted.abs().max()), 1e-12)
     return float((torch.as_tensor(found).float() - wanted).abs().max()) / scale
-
-
-@contextlib.contextmanager
-def _threads(threads: int | None) -> Iterator[int]:
-    before = torch.get_num_threads()
-    count = threads or before
-    torch.set_num_threads(count)
-    try:
-        yield count
-    finally:
-        torch.set_num_threads(before)
 
 
 def _cell(value: float | None, factor: float, digits: int) -> str:

@@ -70,17 +70,18 @@ def _difference(model: nn.Module, examples: tuple[Tensor, ...], names: list[str]
     """Return the largest difference of an output, relative to the largest output."""
     session = onnx_session(path, threads=1)
     generator = torch.Generator().manual_seed(0)
-    worst = 0.0
+    differences = []
     for batch in (1, 3):
         inputs = [torch.randn(batch, *x.shape[1:], generator=generator, dtype=x.dtype) for x in examples]
         with torch.no_grad():
             expected = model(*inputs)
+        several = expected if isinstance(expected, tuple | list) else (expected,)
         results = session.run(None, {name: x.numpy() for name, x in zip(names, inputs, strict=True)})
-        for result, wanted in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        for result, wanted in zip(results, several, strict=True):
             found = torch.from_numpy(result)
             scale = max(float(wanted.abs().max()), 1e-12)
-            worst = max(worst, float((found - wanted).abs().max()) / scale)
-    return worst
+            differences.append(float((found - wanted).abs().max()) / scale)
+    return float(torch.tensor(differences, dtype=torch.float64).max())  # NaN if one is
 
 
 def onnx_session(path: str | os.PathLike[str], *, threads: int) -> Any:
