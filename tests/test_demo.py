@@ -1,13 +1,15 @@
 """The demo, short, with everything in it real."""
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rvsm.cli import main
-from rvsm.demo import configs, demo
+from rvsm.config import as_toml
+from rvsm.demo import _forget_older, configs, demo
 from rvsm.records import Run, folder_of
 
 
@@ -44,6 +46,16 @@ def test_a_run_of_another_version_is_run_again_and_others_are_kept(tmp_path: Pat
     after = [(folder / "result.json").stat().st_mtime_ns for folder in folders]
     assert after[0] != before[0]
     assert after[1:] == before[1:]
+
+
+def test_a_run_with_an_option_that_is_no_longer_there_is_forgotten(tmp_path: Path) -> None:
+    config = configs()[0].with_seed(0)
+    folder = folder_of(tmp_path, config.name, 0)
+    for added, kept in (("", True), ("[budget]\nshape = 'linear'\n", False)):
+        Run.create(folder, config=as_toml(config) + added, about={})
+        _forget_older(config, tmp_path)
+        assert folder.exists() == kept
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,14 +119,29 @@ def test_damaged_files_are_complained_about(copy: Callable[..., Run], tmp_path: 
         {"layers": {"\ud800\n": {"density": 0.5}}, "channel_norms": {"w": {"a": [0.0]}, "u": {"a": [0.0]}}},
         {"histogram": {"w": {"zeros": 5, "counts": [0] * 80}, "u": {"zeros": 5, "counts": [0] * 80}}},
         {"histogram": {"w": {"zeros": 0, "counts": [1, 2], "range": [1, -1]}}, "sparsity": 1.0, "nonzeros": -4},
+        {"histogram": {"w": {"zeros": 0, "counts": [1, 2], "range": [1]}}},
         {"layers": {f"layer.{i}": {"density": i / 200} for i in range(200)}},
     ],
-    ids=["empty", "types", "surrogates", "no-weights", "range", "many-layers"],
+    ids=["empty", "types", "surrogates", "no-weights", "range", "half-a-range", "many-layers"],
 )
 def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str, Any]) -> None:
     run = copy("l0")
     (run.folder / "result.json").write_text(json.dumps(result))
     assert "What was run" in report([run], tmp_path / "out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [([16, 16], "tried, for batches of 16."), ([64, 1], "tried, for batches of 1 and 64."), ([None], "was tried.")],
+)
+def test_the_legend_says_what_was_timed(
+    copy: Callable[..., Run], tmp_path: Path, batches: list[int | None], said: str
+) -> None:
+    runs = [copy("l0", f"run{i}") for i in range(len(batches))]
+    for i, (run, batch) in enumerate(zip(runs, batches, strict=True)):
+        rename(run, f"run{i}")
+        run.save_runtime({"file_bytes": 22180, "speedup": 13.44, "batch": batch})
+    assert said in report(runs, tmp_path / "out").read_text(encoding="utf-8")
 
 
 def test_a_report_needs_a_run(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from io import StringIO
-from math import sqrt
+from math import inf, isnan, nan, sqrt
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,14 @@ def test_mean_and_sample_deviation_over_seeds(tmp_path: Path) -> None:
     assert row.minutes is not None
     assert (row.sparsity.mean, row.sparsity_of_all.mean) == (pytest.approx(0.8), pytest.approx(0.75))
     assert (row.nonzeros.mean, row.minutes.mean) == (1250, 1.5)
+
+
+def test_the_deviation_of_what_is_not_finite_is_not_a_number() -> None:
+    for odd in (nan, inf):
+        mean = Mean.of([0.5, odd])
+        assert mean is not None
+        assert mean.std is not None
+        assert isnan(mean.std)
 
 
 def test_one_seed_has_no_deviation_and_none_has_no_mean(tmp_path: Path) -> None:

@@ -104,6 +104,12 @@ class TestLossOfU:
         assert found.verdict == "fails"
         assert found.margin == float("-inf")
 
+    def test_of_one_seed_only(self, experiments: Make) -> None:
+        seeds = [{"seed": k, **both((0.9, 0.8), (0.4, loss))} for k, loss in enumerate((0.4, None))]
+        found = verdict("loss-of-u-resnet18", experiments(resnet18_rvsm_l0=seeds))
+        assert found.verdict == "fails"
+        assert "0.4000 ± 0.0000 at w and nan ± nan at u" in found.evidence
+
     def test_nor_is_it_mended_where_accuracies_agree(self, experiments: Make) -> None:
         found = verdict("loss-of-u-vgg16", experiments(vgg16_l1=both((0.9, 0.9), (0.4, None))))
         assert (found.verdict, found.correction) == ("fails", None)

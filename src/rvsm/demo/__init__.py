@@ -1,9 +1,10 @@
 """Train one small network on the digits by several methods, and compare them in the form of the paper's Table 1."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -59,5 +60,12 @@ def _explanation(runs: Sequence[Run]) -> str:
 def _forget_older(config: Config, out: Path) -> None:
     """Remove the demo's own run of another version, whose options were different."""
     folder = folder_of(out, config.name, config.seed)
-    if (folder / "config.toml").is_file() and differences(config_of(Run(folder).config()), config):
+    if (folder / "config.toml").is_file() and not _is_same(Run(folder).config(), config):
         shutil.rmtree(folder)
+
+
+def _is_same(table: Mapping[str, Any], config: Config) -> bool:
+    try:
+        return not differences(config_of(table), config)
+    except ValueError:  # it has an option that is no longer there
+        return False

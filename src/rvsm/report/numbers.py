@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, nan
 from statistics import fmean, stdev
 from typing import Any
 
@@ -12,7 +12,7 @@ LARGE = 1e30
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds, with the sample standard deviation if there are at least two.
+    """A mean over seeds, with the sample standard deviation if there are at least two, NaN if one is not finite.
 
     >>> Mean.of([0.98, 0.96])
     Mean(mean=0.97, std=0.014142135623730963, count=2)
@@ -32,7 +32,8 @@ class Mean:
         there = [value for value in values if value is not None]
         if not there:
             return None
-        return cls(fmean(there), stdev(there) if len(there) > 1 else None, len(there))
+        std = None if len(there) < 2 else stdev(there) if all(map(isfinite, there)) else nan
+        return cls(fmean(there), std, len(there))
 
     def text(self, factor: float = 1.0, digits: int = 2) -> str:
         """Return it as "mean ± std", multiplied by a factor."""

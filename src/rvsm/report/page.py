@@ -16,7 +16,7 @@ def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[
     parts = [
         Section(
             "Results",
-            paragraphs=[_legend(listed)],
+            paragraphs=[_legend(found, listed)],
             head=tuple(columns(listed)),
             rows=[
                 [Cell(text(row), numeric=i > 0) for i, text in enumerate(columns(listed).values())] for row in listed
@@ -51,7 +51,7 @@ def _title(found: Sequence[Configuration]) -> str:
     return f"{tasks[0]}, trained in {len(found)} ways" if len(tasks) == 1 else f"{len(found)} configurations"
 
 
-def _legend(listed: Sequence[Row]) -> str:
+def _legend(found: Sequence[Configuration], listed: Sequence[Row]) -> str:
     waiting = " Runs that are not finished have no numbers yet." if any(row.unfinished for row in listed) else ""
     spread = " Numbers are mean ± standard deviation over the runs." if any(row.seeds > 1 for row in listed) else ""
     if not any(row.seeds for row in listed):
@@ -60,16 +60,18 @@ def _legend(listed: Sequence[Row]) -> str:
         "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
         " of the sparse network u that was kept, with the statistics of batch norm estimated again. Zeros are counted"
         " over the sparsified weights (convolutions and linear layers) and over all parameters."
-        f"{spread}{_packed(listed)}{waiting}"
+        f"{spread}{_packed(found)}{waiting}"
     )
 
 
-def _packed(listed: Sequence[Row]) -> str:
-    if not any(row.speedup for row in listed):
+def _packed(found: Sequence[Configuration]) -> str:
+    timed = [outcome for c in found for outcome in c.outcomes if outcome.speedup]
+    if not timed:
         return ""
+    batches = " and ".join(map(str, sorted({outcome.batch for outcome in timed if outcome.batch})))
     return (
         " File is the size of the packed network; speed is how many times faster it runs in the sparse runtime than the"
-        " unpacked one in the fastest other engine that was tried, for batches of 64."
+        f" unpacked one in the fastest other engine that was tried{f', for batches of {batches}' * bool(batches)}."
     )
 
 

@@ -64,6 +64,7 @@ class Outcome:
     norms_u: Mapping[str, tuple[float, ...]]
     file_bytes: int | None = None
     speedup: float | None = None
+    batch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -200,15 +201,16 @@ def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
         norms_u=_norms(inside(result, "channel_norms", "u")),
         file_bytes=count(runtime, "file_bytes"),
         speedup=number(runtime, "speedup", low=0.0),
+        batch=count(runtime, "batch"),
     )
 
 
 def _histogram(found: Any) -> Histogram | None:
     counts, zeros = listed(inside(found, "counts"), low=0.0), count(found, "zeros")
-    low, high = (listed(inside(found, "range")) or _RANGE)[:2]
-    if not counts or zeros is None or not -30 <= low < high <= 30:
+    ends = listed(inside(found, "range")) or _RANGE
+    if not counts or zeros is None or len(ends) != 2 or not -30 <= ends[0] < ends[1] <= 30:
         return None
-    return Histogram(zeros, counts, low, high)
+    return Histogram(zeros, counts, *ends)
 
 
 def _norms(found: Any) -> dict[str, tuple[float, ...]]:
