@@ -53,8 +53,8 @@ def test_a_file_that_differs_is_not_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-class Quotient(nn.Module):
-    """Not a number where the input is negative, and so wherever it is looked at; two results, in a list."""
+class Powers(nn.Module):
+    """Two results in a list; the second is not a number where a root of something negative is asked for."""
 
     def __init__(self, power: float) -> None:
         super().__init__()
@@ -67,8 +67,8 @@ class Quotient(nn.Module):
 def test_a_list_of_results_that_are_numbers_is_written_and_others_are_not(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     with pytest.raises(ValueError, match="differs by nan in ONNX Runtime; it was not written"):
-        to_onnx(Quotient(0.5).eval(), torch.ones(2, 3), path)
-    difference = to_onnx(Quotient(2.0).eval(), torch.ones(2, 3), path)
+        to_onnx(Powers(0.5).eval(), torch.ones(2, 3), path)
+    difference = to_onnx(Powers(2.0).eval(), torch.ones(2, 3), path)
     assert difference is not None
     assert difference < 1e-5
 
