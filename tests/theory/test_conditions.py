@@ -39,7 +39,13 @@ def test_warnings() -> None:
     assert "may end empty" in conditions(**GOOD, penalty=rvsm.L0(lam=7.0)).warnings[0]
     assert any("past u" in text for text in conditions(**GOOD | {"eta": 40.0}).warnings)
     assert any("printed order" in text for text in conditions(**GOOD | {"eta": 4.0}).warnings)
-    assert any("cap on C" in text for text in conditions(**GOOD | {"delta": 2.0}).warnings)
+    assert any("cap on C" in text for text in conditions(**GOOD | {"lam": 0.04}).warnings)
+    assert conditions(**GOOD | {"delta": 2.0}).warnings == ()
+
+
+def test_a_start_may_be_long_if_the_threshold_is_small() -> None:
+    assert "from every start" in conditions(**GOOD)["beta"].corrected
+    assert "‖w⁰‖ ≤ 2‖w*‖" in conditions(**GOOD, penalty="l0")["beta"].corrected
 
 
 @pytest.mark.parametrize(

@@ -67,4 +67,5 @@ def test_u_may_end_empty() -> None:
 def test_a_large_start_leaves_the_cone() -> None:
     path = large_start()
     assert float(path.norm[0]) > 2
+    assert path.settings[0].threshold * 8 > 1
     assert float(path.theta.max()) > torch.pi - 1 + 1e-6

@@ -1,7 +1,7 @@
 """Which hypotheses of the theorem a choice of parameters meets, and by how much."""
 
 from dataclasses import dataclass
-from math import isfinite, pi, sqrt
+from math import isfinite, sqrt
 
 from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
@@ -94,8 +94,9 @@ def conditions(
 
     The paper leaves its L to a lemma; printed here is the smallest that Lemma 4 can give, L = 1 + 3‖w*‖/M = 4 at
     M = ‖w*‖. The corrected hypotheses are those under which the laboratory's sweep runs: L⁺ = A/k², the largest
-    curvature there is, in the place of L, and a start that is not too long, which cannot be checked here. Descent alone
-    holds up to η = 2/(β+L⁺), but there the iteration need not converge.
+    curvature there is, in the place of L; and ‖w⁰‖ ≤ 2‖w*‖, which cannot be checked here, unless √d·t ≤ ‖w*‖, which for
+    ℓ1 is implied by the printed λ/β < 1/√d. Descent alone holds up to η = 2/(β+L⁺), but there the iteration need not
+    converge.
 
     Args:
         eta: the step η.
@@ -112,7 +113,7 @@ def conditions(
     >>> print(told["beta"])
     beta = 0.03
       printed:   β ≤ δ sin δ/(kπ): met, 0.448 of the bound 0.06696
-      corrected: the same, with ‖w⁰‖ ≤ 2‖w*‖: met, 0.448 of the bound 0.06696
+      corrected: the same, from every start, for √d·t ≤ ‖w*‖: met, 0.448 of the bound 0.06696
 
     """
     for name, value in {"eta": eta, "beta": beta, "lam": lam}.items():
@@ -124,18 +125,20 @@ def conditions(
     t, mu = _threshold(penalty, lam, beta), lam / beta
     high, keeps = float(curvature(k)), float(threshold_limit(k=k, beta=beta, d=d))
     bound = beta_bound(k=k, delta=delta)
+    start = "from every start, for √d·t ≤ ‖w*‖" if sqrt(d) * t <= 1 else "with ‖w⁰‖ ≤ 2‖w*‖, for √d·t > ‖w*‖"
     listed = (
         Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 1/(β+L⁺)", 1 / (beta + high)),
-        Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, "the same, with ‖w⁰‖ ≤ 2‖w*‖", bound),
+        Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, f"the same, {start}", bound),
         Condition(
             "lam/beta", mu, "λ/β < 1/√d", _below(1 / sqrt(d)), "any; ū ≠ 0 is sure if √d·t < A/(A+βk²)", float("inf")
         ),
         Condition("2/k", 2 / k, "k ≥ 2", 1.0, "k ≥ 2", 1.0),
     )
-    return Conditions(listed, tuple(_warnings(eta=eta, beta=beta, high=high, t=t, d=d, keeps=keeps, delta=delta)))
+    cap = 2 * k * lam * sqrt(d)
+    return Conditions(listed, tuple(_warnings(eta=eta, beta=beta, high=high, t=t, d=d, keeps=keeps, cap=cap)))
 
 
-def _warnings(*, eta: float, beta: float, high: float, t: float, d: int, keeps: float, delta: float) -> list[str]:
+def _warnings(*, eta: float, beta: float, high: float, t: float, d: int, keeps: float, cap: float) -> list[str]:
     found = []
     if t >= 1:
         found.append(f"the threshold {t:.4g} is ≥ ‖w*‖ = 1, so u ends empty: no weight can exceed it; lower λ/β")
@@ -148,8 +151,8 @@ def _warnings(*, eta: float, beta: float, high: float, t: float, d: int, keeps: 
         found.append(f"ηβ = {eta * beta:.3g} ≥ 1: the pull would carry w past u, and rvsm.RVSM refuses it")
     elif eta > 1 / (beta + high / 2):
         found.append(f"the printed order needs η ≤ 1/(β+L⁺/2) = {1 / (beta + high / 2):.4g} even for ℓ1")
-    if delta >= pi / 2:
-        found.append("Corollary 1.1's cap on C needs δ < π/2")
+    if cap >= 1:
+        found.append(f"2kλ√d = {cap:.3g} ≥ 1: Corollary 1.1's printed cap on C is none; C ≤ 1 all the same")
     return found
 
 

@@ -79,7 +79,8 @@ def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajector
 def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
     """Run ℓ0 from ‖w⁰‖ > 2‖w*‖ at θ⁰ = π − δ, half of the entries just above the threshold: θ leaves π − δ.
 
-    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1.
+    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1. The
+    threshold is long, too, √d·t > ‖w*‖: with a shorter one u would be too close to w to turn it, however long w⁰ is.
     """
     beta = beta_bound(k=k, delta=delta)
     penalty = L0(lam=0.9 / sqrt(d) * beta)

@@ -1,7 +1,7 @@
 """One large set of runs inside the theorem's hypotheses, made once and shared by all statements."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from math import pi, sqrt
@@ -68,7 +68,7 @@ class Runs:
         lipschitz: the largest ‖∇f(wᵗ) − ∇f(wᵗ⁺¹)‖/‖wᵗ − wᵗ⁺¹‖.
         quadratic: the largest f(wᵗ⁺¹) − f(wᵗ) − ⟨∇f(wᵗ), wᵗ⁺¹ − wᵗ⟩ − (L⁺/2)‖wᵗ⁺¹ − wᵗ‖².
         descent: the largest ℒᵗ⁺¹ − ℒᵗ + (1/η − (β+L⁺)/2)‖wᵗ⁺¹ − wᵗ‖².
-        norm_min: the smallest ‖w‖ on the way.
+        norm_min, norm_max: the smallest and the largest ‖w‖ on the way.
         fall_inside: the largest decrease of ‖w‖ in a step that starts at ‖w‖ < ‖w*‖; −inf if there is no such step.
         fall_below_floor: the same for steps that start below ‖w*‖·B/(A+βk²).
         rise_outside: the largest increase of ‖w‖ in a step that starts at ‖w‖ > ‖w*‖; −inf if there is no such step.
@@ -102,6 +102,7 @@ class Runs:
     quadratic: Tensor
     descent: Tensor
     norm_min: Tensor
+    norm_max: Tensor
     fall_inside: Tensor
     fall_below_floor: Tensor
     rise_outside: Tensor
@@ -162,6 +163,17 @@ class Sweep:
         plan = _smaller(self.plan)
         return tuple(_run(plan, d, "printed", ("l0", "tl1"), 1.0) for d in plan.dimensions)
 
+    @cached_property
+    def long_starts(self) -> tuple[Runs, ...]:
+        """The proof's order from 2‖w*‖ < ‖w⁰‖ < 10‖w*‖, with λ/β so small that √d·t < ‖w*‖ for each penalty."""
+        shares = {"l1": 0.9, "l0": 0.15, "tl1": 0.45}
+        each = product(self.plan.dimensions[:2], shares.items())
+        plan = _smaller(self.plan)
+        return tuple(
+            _run(replace(plan, shares=((1.0, share),)), d, "proof", (name,), 1.0, norms=(2.0, 10.0))
+            for d, (name, share) in each
+        )
+
 
 def column(runs: tuple[Runs, ...], name: str, *penalties: str) -> Tensor:
     """Return one column of all runs, or of those with one of the penalties."""
@@ -193,14 +205,23 @@ def _settings(plan: Plan, d: int, penalties: tuple[str, ...], share: float) -> I
         yield name, delta, Setting(penalty, k=k, beta=beta, eta=1 / (beta + share * float(curvature(k))))
 
 
-def _run(plan: Plan, d: int, order: Order, penalties: tuple[str, ...], share: float) -> Runs:
+def _run(
+    plan: Plan,
+    d: int,
+    order: Order,
+    penalties: tuple[str, ...],
+    share: float,
+    *,
+    norms: tuple[float, float] = (0.2, 2.0),
+) -> Runs:
     generator = torch.Generator().manual_seed(1000 + d)
     listed = list(_settings(plan, d, penalties, share))
     settings = [setting for _, _, setting in listed]
     truth = truths(plan.seeds, d, generator).expand(len(listed), -1, -1)
     delta = torch.tensor([delta for _, delta, _ in listed], dtype=torch.float64).unsqueeze(-1)
     share_of_angle = torch.linspace(0.05, 1, plan.seeds, dtype=torch.float64)
-    norm = 0.2 + 1.8 * torch.rand(len(listed), plan.seeds, generator=generator, dtype=torch.float64)
+    low, high = norms
+    norm = low + (high - low) * torch.rand(len(listed), plan.seeds, generator=generator, dtype=torch.float64)
     start = starts(truth, share_of_angle * (pi - delta), norm, generator)
     rows_delta = delta.expand(-1, plan.seeds).flatten()
 
@@ -233,7 +254,8 @@ def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, be
     low = torch.full_like(delta, -torch.inf)
     extremes: dict[str, Tensor] = {}
     high, floor = curvature(k), norm_floor(k=k, beta=beta)
-    angle_max, norm_min, least = first.theta, first.norm, first.stationarity.square()
+    angle_max, norm_min, norm_max = first.theta, first.norm, first.norm
+    least = first.stationarity.square()
     for moment in path:
         turn, grown, rise = moment.theta - last.theta, moment.norm - last.norm, moment.lagrangian - last.lagrangian
         step = moment.w - last.w
@@ -254,7 +276,8 @@ def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, be
             "rise_outside": torch.where(last.norm > 1, grown, low),
         }
         extremes = {name: torch.maximum(extremes.get(name, low), new) for name, new in news.items()}
-        angle_max, norm_min = torch.maximum(angle_max, moment.theta), torch.minimum(norm_min, moment.norm)
+        angle_max = torch.maximum(angle_max, moment.theta)
+        norm_min, norm_max = torch.minimum(norm_min, moment.norm), torch.maximum(norm_max, moment.norm)
         least = torch.minimum(least, moment.stationarity.square())
         last = moment
     fall = (last.stationarity.clamp_min(1e-16) / first.stationarity.clamp_min(1e-16)).clamp_max(1.0)
@@ -265,5 +288,6 @@ def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, be
         "theta_start": first.theta,
         "angle_max": angle_max,
         "norm_min": norm_min,
+        "norm_max": norm_max,
         "contraction": fall ** (1 / max(last.step, 1)),
     }

@@ -5,19 +5,20 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
-from rvsm.theory.counterexamples import first_turn, large_start
+from rvsm.penalties import L1
+from rvsm.theory.counterexamples import first_turn
 from rvsm.theory.ingredients import PENALTIES
 from rvsm.theory.network import angle, coefficients, size
-from rvsm.theory.sweep import Sweep, column
+from rvsm.theory.sweep import Runs, Sweep, column
 from rvsm.theory.verdict import Verdict, check, judge
 
 
 def cone(sweep: Sweep) -> Verdict:
     """Look for an angle beyond π − δ in the sweep, and for a coefficient of w⁰ that is not positive."""
-    runs = sweep.proof
-    over = column(runs, "angle_max") - (pi - column(runs, "delta"))
+    runs, far = sweep.proof, sweep.long_starts
+    over, long = beyond_cone(runs), beyond_cone(far, "l1")
     coefficient = []
-    for part in runs:
+    for part in (*runs, *far):
         a, b = coefficients(part.k)
         along = (a - (part.k / pi * part.theta_start.sin() + b) / size(part.start)) / part.k**2
         coefficient.append(1 - part.eta * (part.beta + along))
@@ -26,38 +27,46 @@ def cone(sweep: Sweep) -> Verdict:
         "cone",
         where="Proof of Theorem 1, first sentence",
         claim="if θ⁰ ≤ π−δ then θᵗ ≤ π−δ for all t; w¹ = Cw⁰ + η((π−θ⁰)/(kπ))w* + ηβu¹ with C > 0",
-        printed=check(-over, tolerance=1e-9) & check(least),
-        evidence=f"{len(over)} runs with ‖w⁰‖ ≤ 2‖w*‖ (longer starts: see corollary-1.2): θᵗ − (π−δ) ≤"
-        f" {float(over.max()):.0e}; C ≥ {float(least):.3f}",
+        printed=check(-over, tolerance=1e-9) & check(-long, tolerance=1e-9) & check(least),
+        evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 with ‖w⁰‖ up to 10‖w*‖"
+        f" (for ℓ0 and Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {float(torch.cat([over, long]).max()):.0e}; C ≥"
+        f" {float(least):.3f}",
     )
 
 
+def beyond_cone(runs: tuple[Runs, ...], *names: str) -> Tensor:
+    """Return by how much θ exceeds π − δ on the way; of some penalties, or of all."""
+    return column(runs, "angle_max", *names) - (pi - column(runs, "delta", *names))
+
+
 def norm_of_u(sweep: Sweep) -> Verdict:
-    """Start longer than w*; then check what the proof needs of u instead, on all starts of the sweep."""
-    path = large_start()
-    long = float(path.u[0].norm())
-    need, longest = [], 0.0
-    for part in sweep.proof:
+    """Start longer than w* with ℓ1; then check what the proof needs of u instead, on all starts of the sweep."""
+    start, mu = torch.tensor([2.4, 1.8], dtype=torch.float64), 0.5 / sqrt(2)
+    long = float(L1(lam=mu).prox(start, 1.0).norm())
+    need, least, longest = [], [], 0.0
+    for part in (*sweep.proof, *sweep.long_starts):
         blocks = zip(part.settings, part.start.chunk(len(part.settings)), strict=True)
-        w, u = _turned(part.start, torch.cat([s.penalty.prox(w, 1 / s.beta) for s, w in blocks]))
-        need.append(1 - size(u) * angle(w, u).sin())
-        longest = max(longest, float(size(u).max()))
-    slack = torch.cat(need)
+        copies = torch.cat([s.penalty.prox(w, 1 / s.beta) for s, w in blocks])
+        w, u, t = (rows[copies.count_nonzero(dim=-1) > 0] for rows in (part.start, copies, part.threshold))
+        across = size(u) * angle(w, u).sin()
+        need.append(1 - across)
+        least.append(torch.minimum(size(w) / 2, sqrt(part.d) * t) - across)
+        if part.only("l1").all():
+            longest = max(longest, float(size(u).max()))
+    slack, bound = torch.cat(need), torch.cat(least)
     return judge(
         "norm-of-u",
         where="Proof of Theorem 1: “since ‖u¹‖ ≤ 1”",
         claim="‖u¹‖ ≤ 1 = ‖w*‖",
         printed=check(1 - long) & check(1 - longest),
-        evidence=f"nothing in the hypotheses bounds ‖w⁰‖: a start with ‖w⁰‖ = {float(path.norm[0]):.2f} has ‖u¹‖ ="
-        f" {long:.2f}, and one of the sweep, ‖w⁰‖ ≤ 2, has {longest:.2f}; but the proof needs only ‖u¹‖sin θ(u¹,w⁰) ≤"
-        f" 1, and that holds for all {len(slack)} starts of the sweep (slack ≥ {float(slack.min()):.3f})",
-        correction="‖u¹‖sin θ(u¹,w⁰) ≤ ‖w⁰‖/2, so ‖w⁰‖ ≤ 2‖w*‖ is enough for the proof's inequality",
-        corrected=check(slack),
-        counterexample={
-            "penalty": "l0", "d": 64, "k": 4, "beta": path.settings[0].beta, "mu": path.settings[0].mu,
-            "norm of the start": float(path.norm[0]), "norm of u": long,
-        },
-    )  # fmt: skip
+        evidence=f"nothing in the hypotheses bounds ‖w⁰‖: with ℓ1 w⁰ = 3w* = (2.4, 1.8) has ‖u¹‖ = {long:.2f}, and"
+        f" one of the sweep, ‖w⁰‖ ≤ 10, has {longest:.2f}; but the proof needs only ‖u¹‖sin θ(u¹,w⁰) ≤ 1, and that"
+        f" holds for all {len(slack)} starts of the sweep (slack ≥ {float(slack.min()):.3f})",
+        correction="‖u¹‖sin θ(u¹,w⁰) ≤ min(‖w⁰‖/2, √d·t), so the proof's inequality needs ‖w⁰‖ ≤ 2‖w*‖ or √d·t ≤ ‖w*‖;"
+        " the latter is (iii) for ℓ1, which may start anywhere in the cone",
+        corrected=check(slack) & check(bound, tolerance=1e-12),
+        counterexample={"penalty": "l1", "mu": mu, "truth": [0.8, 0.6], "start": start.tolist(), "norm of u": long},
+    )
 
 
 def beta_bound_sharp(sweep: Sweep) -> Verdict:

@@ -8,6 +8,7 @@ from torch import Tensor
 from rvsm.theory.bounds import threshold_limit
 from rvsm.theory.counterexamples import large_start, two_cycle
 from rvsm.theory.network import angle, coefficients
+from rvsm.theory.statements.cone import beyond_cone
 from rvsm.theory.statements.descent import ROUNDING
 from rvsm.theory.statements.limit import THRESHOLD_CONDITION
 from rvsm.theory.statements.theorem import CONVERGED
@@ -29,29 +30,31 @@ def identity(sweep: Sweep) -> Verdict:
 
 
 def cap(sweep: Sweep) -> Verdict:
-    """Compare C with its printed cap, with the cap for δ < π/2, and with the cap that always holds."""
+    """Compare C with its printed cap, with that cap where it is one, and with 0, cos θ̄/r*(θ̄) and 1."""
     runs = tuple(part for part in sweep.proof if part.only("l1").any())
-    c, always, printed, small = [], [], [], []
+    printed, capped, always, c = [], [], [], []
     for part in runs:
         chosen = part.only("l1")
         shrink = 1 - 2 * part.k * part.mu * part.beta * part.d**0.5
         # With 1 − 2kλ√d ≤ 0 the interval (0, 1/(1 − 2kλ√d)) is empty, and the slack is that of the denominator.
         slack = torch.where(shrink > 0, 1 / shrink - _constant(part), shrink)
         printed.append(slack[chosen])
-        small.append(slack[chosen & (part.delta < pi / 2)])
-        always.append(((pi - part.theta.sin()) / (pi - part.theta) - _constant(part))[chosen])
+        capped.append(slack[chosen & (shrink > 0)])
+        always.append((part.theta.cos() / _free_norm(part) - _constant(part))[chosen])
         c.append(_constant(part)[chosen])
-    slack = torch.cat(printed)
+    slack, under, sharp, constant = (torch.cat(one) for one in (printed, capped, always, c))
     return judge(
         "corollary-1.1-cap",
         where="Corollary 1.1",
         claim="C < 1/(1−2kλ√d)",
         printed=check(slack),
-        evidence=f"for δ = 2.2 > π/2 the cap is empty, 1−2kλ√d = {float(slack.min()):.3f}; for δ < π/2 it holds with a"
-        f" slack ≥ {float(torch.cat(small).min()):.4f} ({len(torch.cat(small))} limits); C ≤ (π−sin θ)/(π−θ) always"
-        f" (slack ≥ {float(torch.cat(always).min()):.1e})",
-        correction="with δ < π/2 as a further hypothesis; without it, C ≤ (π−sin θ̄)/(π−θ̄)",
-        corrected=check(torch.cat(small)) & check(torch.cat(always), tolerance=CONVERGED),
+        evidence=f"in {len(slack) - len(under)} of {len(slack)} limits, of δ = 2.2 > π/2, the interval is empty:"
+        f" 1−2kλ√d = {float(slack.min()):.3f}; in the others C is below the cap by ≥ {float(under.min()):.4f}; in all"
+        f" of them C is from {float(constant.min()):.3f} to {float(constant.max()):.6f} and cos θ̄/r*(θ̄) − C ≥"
+        f" {float(sharp.min()):.0e}",
+        correction="0 < C ≤ cos θ̄/r*(θ̄) ≤ 1 always, r*(θ) the norm at which f is least along a direction, so the"
+        " printed cap needs 2kλ√d < 1 only, which δ < π/2 implies",
+        corrected=check(under) & check(sharp, tolerance=CONVERGED) & check(1 - constant) & check(constant),
         mends=True,
         counterexample=worst(runs, slack) | {"1-2kλ√d": float(slack.min())},
     )
@@ -91,11 +94,11 @@ def other_penalties(sweep: Sweep) -> Verdict:
     residual, _, cases = _identity(sweep, *names)
     turn = column(runs, "angle_rise", *names)
     far = column(runs, "angle_rise_far", *names)
-    over = column(runs, "angle_max", *names) - (pi - column(runs, "delta", *names))
+    over, long = beyond_cone(runs, *names), beyond_cone(sweep.long_starts, *names)
     rest = _rest(sweep, residual) & check(-over, tolerance=1e-9) & check(-far[far > -torch.inf])
     largest, filled, beyond = _copies(sweep, *names)
     big = large_start()
-    leaves = float(big.theta.max() - big.theta[0])
+    leaves, reach = float(big.theta.max() - big.theta[0]), big.settings[0].threshold * big.w.shape[-1] ** 0.5
     return judge(
         "corollary-1.2",
         where="Corollary 1.2, proof's order",
@@ -104,12 +107,12 @@ def other_penalties(sweep: Sweep) -> Verdict:
         evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖, λ/β < 1/√d: all but the monotone angle hold (θ rises by up to"
         f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}), also in the"
         f" {beyond} with {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥"
-        f" {float(largest.min()):.1e}, so ū ≠ 0; from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ ℓ0 leaves θ ≤ π−δ by"
-        f" {leaves:.3f}",
-        correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖;"
-        f" condition (iii) on λ/β is not needed for that; that ū ≠ 0 needs {THRESHOLD_CONDITION}, t the penalty's own"
-        " threshold, in its place",
-        corrected=rest & check(leaves) & check(largest),
+        f" {float(largest.min()):.1e}, so ū ≠ 0; θ ≤ π−δ in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t ≤ ‖w*‖,"
+        f" too, but from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by {leaves:.3f}",
+        correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖"
+        " or √d·t ≤ ‖w*‖, t the penalty's own threshold, in the place of condition (iii) on λ/β; that ū ≠ 0 needs"
+        f" {THRESHOLD_CONDITION}",
+        corrected=rest & check(-long, tolerance=1e-9) & check(leaves) & check(largest),
         mends=True,
         counterexample=worst(tuple(part for part in runs if part.only(*names).any()), -turn)
         | {"largest rise of θ in a step": float(turn.max())},
@@ -165,6 +168,12 @@ def _constant(part: Runs) -> Tensor:
     a, b = coefficients(part.k)
     inner = a - (part.k / pi * part.theta.sin() + b) / part.norm
     return pi * inner / (part.k * (pi - part.theta))
+
+
+def _free_norm(part: Runs) -> Tensor:
+    """Return r*(θ) = [(k/π)(sin θ + (π−θ)cos θ) + B]/A, the norm at which f is least along a direction."""
+    a, b = coefficients(part.k)
+    return (part.k / pi * (part.theta.sin() + (pi - part.theta) * part.theta.cos()) + b) / a
 
 
 def _identity(sweep: Sweep, *names: str) -> tuple[Tensor, Tensor, int]:
