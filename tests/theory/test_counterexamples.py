@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from rvsm.theory import beta_bound, curvature
+from rvsm.theory import beta_bound, curvature, gradient
 from rvsm.theory.counterexamples import (
     all_entries_below_threshold,
     beta_far_too_large,
     first_turn,
     large_start,
     rising_angle,
+    short_step,
     two_cycle,
 )
 
@@ -28,6 +29,23 @@ def test_1_the_printed_order_alternates_for_ever() -> None:
     torch.testing.assert_close(path.w[-1], path.w[-3], rtol=0, atol=1e-12)
     proof = two_cycle(order="proof", steps=1000).w[-1, 0, 0]
     torch.testing.assert_close(proof, torch.tensor([0.28816, 0.94425], dtype=torch.float64), rtol=0, atol=1e-5)
+
+
+def test_1_no_quotient_of_the_cycle_is_above_the_l_that_its_step_allows() -> None:
+    w = two_cycle().w[:, 0, 0]
+    truth = torch.tensor([1.2, 1.2 - torch.pi / 2], dtype=torch.float64).cos()
+    quotient = gradient(w, truth, k=4).diff(dim=0).norm(dim=-1) / w.diff(dim=0).norm(dim=-1)
+    assert 1 / (0.066 + float(quotient.max())) >= 1.8
+
+
+def test_a_short_step_in_the_printed_order_raises_the_lagrangian() -> None:
+    path = short_step()
+    setting = path.settings[0]
+    assert setting.beta <= beta_bound(k=4, delta=2.0)
+    assert setting.eta <= 1 / (setting.beta + 4)
+    assert setting.mu < 2**-0.5
+    assert float(path.theta[0]) <= torch.pi - 2
+    assert float(path.lagrangian.diff(dim=0).max()) == pytest.approx(1.56e-4, abs=1e-6)
 
 
 def test_2_the_angle_rises() -> None:

@@ -10,7 +10,7 @@ import torch
 import rvsm
 import rvsm.theory.sweep as sweeps
 from rvsm.theory import EXPECTED, STATEMENTS, Sweep, Verdict, bounds, differences, network, run
-from rvsm.theory.statements import claims, corollaries, limit
+from rvsm.theory.statements import claims, corollaries, limit, lipschitz, strip
 from rvsm.theory.sweep import Plan
 from rvsm.theory.verdict import Check, check, judge
 
@@ -77,6 +77,7 @@ def with_another_zero(w, truth, *, k, at=None):
 gradient, loss, eigenvalues = network.gradient, network.loss, network.hessian_eigenvalues
 RVSM, cross_moment, l1_prox = rvsm.RVSM, network.cross_moment, rvsm.L1.prox
 curvature, bound_on_beta, threshold_limit = network.curvature, bounds.beta_bound, bounds.threshold_limit
+free_norm = corollaries._free_norm
 
 MUTANTS = {
     "gradient without its sine": (network, "gradient", without_sine, ["gradient", "corollary-1.1-identity"]),
@@ -139,6 +140,19 @@ MUTANTS = {
         lambda *, k, beta: torch.ones_like(beta),
         ["norm-grows-inside"],
     ),
+    "the same for all limits": (strip, "norm_floor", lambda *, k, beta: torch.ones_like(beta), ["closed-strip"]),
+    "the same for all steps": (
+        lipschitz,
+        "norm_floor",
+        lambda *, k, beta: torch.ones_like(beta),
+        ["lipschitz-iterates"],
+    ),
+    "a free norm that is too long": (
+        corollaries,
+        "_free_norm",
+        lambda part: 1.3 * free_norm(part),
+        ["corollary-1.1-cap"],
+    ),
     "a bound on beta too large in the sweep": (
         sweeps,
         "beta_bound",
@@ -200,6 +214,12 @@ MUTANTS = {
         lambda self, layer: layer.beta / 2,
         ["moreau", "beta-bound"],
     ),
+    "a pull of three times the strength": (
+        rvsm.RVSM,
+        "_beta",
+        lambda self, layer: 3 * layer.beta,
+        ["theorem-iii-error", "parallel-limit"],
+    ),
 }
 
 
@@ -215,6 +235,7 @@ def test_a_wrong_formula_is_caught(mutant: str, monkeypatch: pytest.MonkeyPatch)
 def test_without_a_mutant_the_tiny_sweep_gives_the_expected_verdicts() -> None:
     swept = ["corollary-1.1-identity", "theorem-i", "quadratic-bound", "descent-amount", "norm-grows-inside", "cone"]
     swept += ["limit-gradient", "monotone-angle", "not-all-small", "corollary-1.2", "shrinkage"]
+    swept += ["closed-strip", "lipschitz-iterates", "corollary-1.1-cap", "theorem-iii-error", "parallel-limit"]
     assert differences(run(swept, sweep=tiny())) == []
 
 
@@ -257,6 +278,8 @@ def test_how_checks_become_verdicts() -> None:
     assert judge("x", printed=bad, **told).verdict == "fails"
     assert judge("x", printed=bad, corrected=good, mends=True, **told).verdict == "holds with correction"
     assert judge("x", printed=bad, corrected=bad, mends=True, **told).verdict == "fails"
+    assert judge("x", printed=good, **told).label == "claim"
+    assert judge("x", printed=good, reading=True, **told).label == "read as"
     found = judge("x", printed=bad, corrected=good, **told)
     assert (found.verdict, found.correction_holds) == ("fails", True)
     assert differences([found]) == ["x: fails, but no expectation is recorded for it"]

@@ -94,9 +94,9 @@ def conditions(
 
     The paper leaves its L to a lemma; printed here is the smallest that Lemma 4 can give, L = 1 + 3‖w*‖/M = 4 at
     M = ‖w*‖. The corrected hypotheses are those under which the laboratory's sweep runs: L⁺ = A/k², the largest
-    curvature there is, in the place of L; and ‖w⁰‖ ≤ 2‖w*‖, which cannot be checked here, unless √d·t ≤ ‖w*‖, which for
-    ℓ1 is implied by the printed λ/β < 1/√d. Descent alone holds up to η = 2/(β+L⁺), but there the iteration need not
-    converge.
+    curvature there is, in the place of L; and √d·t ≤ ‖w*‖, which the printed λ/β < 1/√d implies for ℓ1, or else
+    ‖w⁰‖ ≤ 2‖w*‖, which cannot be checked here. Descent alone holds up to η = 2/(β+L⁺), but there the iteration
+    need not converge.
 
     Args:
         eta: the step η.

@@ -8,7 +8,7 @@ from torch import Tensor
 from rvsm.penalties import L0, L1, Penalty
 from rvsm.theory.bounds import beta_bound
 from rvsm.theory.ingredients import starts, truths
-from rvsm.theory.network import curvature
+from rvsm.theory.network import curvature, unit
 from rvsm.theory.simulate import simulate
 from rvsm.theory.trajectory import Order, Setting, Trajectory
 
@@ -18,12 +18,26 @@ def two_cycle(
 ) -> Trajectory:
     """Run counterexample 1: in the printed order w alternates between two points for ever, in the proof's it converges.
 
-    All hypotheses hold with δ = 1 and L = L⁺, the largest curvature (at L = 4, the least that Lemma 4 gives, the step
-    would be a seventh of it, and no cycle is known): d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth.
+    All hypotheses hold with δ = 1: d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth. L may be .485,
+    for no quotient of the run, which is what Lemma 2 bounds, is above it. With Lemma 4's L ≥ 4 the step would be a
+    seventh of it at most, and no cycle is known; but `short_step` has a rise of ℒ there.
     """
     truth, start = (_direction(angle) for angle in (truth_angle, truth_angle + 1.3))
     chosen = L0(lam=0.36 * 0.066) if penalty is None else penalty
     return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
+
+
+def short_step(*, steps: int = 10) -> Trajectory:
+    """Run ℓ0 in the printed order at η = 1/(β+4), as short as Lemma 4 asks: ℒ rises in the second and third step.
+
+    All hypotheses hold with δ = 2. The first entry of w⁰ is 5e-8 above the threshold; it falls below and returns.
+    """
+    beta = beta_bound(k=4, delta=2.0)
+    truth = torch.full((2,), sqrt(0.5), dtype=torch.float64)
+    start = torch.tensor([0.70568207, 0.71151125], dtype=torch.float64)
+    penalty = L0(lam=1.0).with_threshold(0.70568202, 1 / beta)
+    setting = Setting(penalty, k=4, beta=beta, eta=1 / (beta + 4))
+    return simulate(setting, truth, start, steps=steps, order="printed", empty_ok=True)
 
 
 def rising_angle(*, steps: int = 400) -> Trajectory:
@@ -57,13 +71,16 @@ def all_entries_below_threshold(*, steps: int = 600) -> Trajectory:
     )
 
 
-def equal_entries(d: int, *, k: int, beta: float, steps: int = 800) -> Trajectory:
-    """Run ℓ1 with w* = (1, …, 1)/√d and μ = .5/√d, where w̄ and ū are parallel to w* and all error is radial."""
-    truth = torch.full((d,), 1 / sqrt(d), dtype=torch.float64)
+def equal_entries(d: int, *, k: int, beta: float, spread: float = 0.0) -> tuple[Trajectory, Tensor]:
+    """Run ℓ1 with w* = (1, …, 1)/√d and μ = .5/√d, where w̄ and ū are parallel to w* and all error is radial.
+
+    A spread makes the entries of w* differ, 1 ± spread in turn before they are scaled. Return also w*.
+    """
+    truth = unit(1 + spread * (-1.0) ** torch.arange(d, dtype=torch.float64))
     start = truth.clone()
     start[0] += 0.3
     setting = Setting(L1(lam=0.5 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
-    return simulate(setting, truth, start, steps=steps, every=steps, tolerance=1e-14)
+    return simulate(setting, truth, start, steps=800, every=800, tolerance=1e-14), truth
 
 
 def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajectory, Tensor]:
@@ -79,8 +96,8 @@ def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajector
 def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
     """Run ℓ0 from ‖w⁰‖ > 2‖w*‖ at θ⁰ = π − δ, half of the entries just above the threshold: θ leaves π − δ.
 
-    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1. The
-    threshold is long, too, √d·t > ‖w*‖: with a shorter one u would be too close to w to turn it, however long w⁰ is.
+    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1.
+    The threshold is large, too, √d·t > ‖w*‖: with a smaller one u is too close to w to turn it, for every w⁰.
     """
     beta = beta_bound(k=k, delta=delta)
     penalty = L0(lam=0.9 / sqrt(d) * beta)

@@ -173,7 +173,8 @@ def _footer(quick: bool, seconds: float) -> str:
 
 def _tell(verdict: Verdict, console: Console) -> None:
     console.print(f"\n[bold]{verdict.statement}[/] ({escape(verdict.where)}): {verdict.verdict}", highlight=False)
-    for name, text in (("claim", verdict.claim), ("evidence", verdict.evidence), ("instead", verdict.correction)):
+    told = {verdict.label: verdict.claim, "evidence": verdict.evidence, "instead": verdict.correction}
+    for name, text in told.items():
         if text is not None:
             console.print(f"  {name}: {text}", markup=False, highlight=False)
 

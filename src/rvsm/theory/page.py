@@ -51,6 +51,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "equilibrium",
         "not-all-small",
         "c2-at-zero",
+        "parallel-limit",
         "sine-relation",
         "sine-gives-angle",
         "limit-gradient",
@@ -100,6 +101,8 @@ def page(
         title="Verdicts",
         paragraphs=[
             *([_surprise(surprises)] if surprises else []),
+            "“Holds” means that no case that was run violates the statement; that is not a proof. docs/theory.md"
+            " has some. “Read as” stands before a claim in words that are not the paper's.",
             "The margin is the smallest slack of the statement as printed, over all cases that were run; a negative one"
             " is a violation. Where a statement fails, its card says what is true instead, and the same runs check it.",
         ],
@@ -129,7 +132,7 @@ def _surprise(surprises: Sequence[str]) -> str:
 
 
 def _card(verdict: Verdict) -> Card:
-    rows = [("claim", verdict.claim), ("evidence", verdict.evidence)]
+    rows = [(verdict.label, verdict.claim), ("evidence", verdict.evidence)]
     if verdict.correction is not None:
         checked = {True: "checked by the same runs", False: "NOT confirmed by these runs", None: "not checked"}
         rows.append(("instead", f"{verdict.correction} ({checked[verdict.correction_holds]})"))

@@ -18,14 +18,17 @@ class Verdict:
     Attributes:
         statement: its key in `STATEMENTS`.
         where: its place in the paper.
-        claim: the conclusion as printed, with the hypotheses that matter.
-        verdict: "holds"; "holds with correction": the conclusion stands once a hypothesis or a constant is added, or
-            one clause dropped; "fails": it is not true as printed, though another statement may be true in its place.
+        claim: the conclusion as printed, with the hypotheses that matter; of a reading, what the laboratory takes
+            the paper's words to mean.
+        verdict: "holds": no case that was run violates it, which is no proof; "holds with correction": the
+            conclusion stands once a hypothesis or a constant is added, or one clause dropped; "fails": it is not
+            true as printed, though another statement may be true in its place.
         margin: the smallest slack of the statement as printed, over all cases; negative where it is violated.
         evidence: the numbers of this run.
         correction: the statement that is true instead, checked by the same runs.
         correction_margin: the smallest slack of the correction; None if there is none.
         counterexample: the smallest counterexample, its parameters and what came out when it was run.
+        reading: whether the words of the claim, or its measure, are the laboratory's.
 
     """
 
@@ -38,6 +41,12 @@ class Verdict:
     correction: str | None = None
     correction_margin: float | None = None
     counterexample: dict[str, Any] | None = None
+    reading: bool = False
+
+    @property
+    def label(self) -> str:
+        """What to call the claim."""
+        return "read as" if self.reading else "claim"
 
     @property
     def correction_holds(self) -> bool | None:
@@ -93,6 +102,7 @@ def judge(
     corrected: Check | None = None,
     mends: bool = False,
     counterexample: Mapping[str, Any] | None = None,
+    reading: bool = False,
 ) -> Verdict:
     """Return the verdict that the checks give.
 
@@ -107,6 +117,7 @@ def judge(
         mends: the correction keeps the conclusion and adds a hypothesis or a constant, or drops a clause. Otherwise it
             is another statement, and the printed one fails.
         counterexample: the smallest counterexample, as run.
+        reading: whether the claim is what the laboratory takes the paper's words to mean.
 
     """
     verdict: Outcome = "fails"
@@ -124,4 +135,5 @@ def judge(
         correction=correction,
         correction_margin=None if corrected is None else corrected.margin,
         counterexample=None if counterexample is None else dict(counterexample),
+        reading=reading,
     )

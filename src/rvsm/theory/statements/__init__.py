@@ -64,6 +64,7 @@ STATEMENTS: dict[str, Statement] = {
     "equilibrium": limit.equilibrium,
     "not-all-small": limit.not_all_small,
     "c2-at-zero": limit.no_attraction,
+    "parallel-limit": limit.parallel_limit,
     "sine-relation": limit.sine_relation,
     "sine-gives-angle": limit.sine_gives_angle,
     "limit-gradient": limit.limit_gradient,

@@ -71,6 +71,7 @@ def performance(sweep: Sweep) -> Verdict:
         where="Section 3.3, “In short”",
         claim="RVSM greatly increases the sparsity of u while maintaining the same performance as ADMM (equal λ and β;"
         " f(u) at most twice ADMM's)",
+        reading=True,
         printed=check(2 - same_lam),
         evidence=f"f(u) over ADMM's f(u), {len(shares)} values of λ: at equal λ"
         f" {told(dict(zip(study.penalties, same_lam, strict=True)))}; at equal zeros {told(by_name)}, and with w on the"
@@ -107,6 +108,7 @@ def loss_of_u(sweep: Sweep) -> Verdict:
         "loss-of-u",
         where="Section 3.3",
         claim="f(wᵗ) and f(uᵗ) behave very similarly (claimed for deep networks; tested here on the paper's network)",
+        reading=True,
         printed=check(2 - ratio),
         evidence=f"median f(ū)/f(w̄), 5 large and 15 small entries: {shown}; w̄ masked by supp(ū) has f smaller than"
         f" ū's by a factor of {gain[0]:.1f} (ℓ1) and {gain[2]:.1f} (Tℓ1), and the same for ℓ0; in all {len(swept)}"

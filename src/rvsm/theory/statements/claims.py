@@ -90,6 +90,7 @@ def high_probability(sweep: Sweep) -> Verdict:
         "high-probability",
         where="Abstract; Section 3.2",
         claim="from a random start the network is learned (θ̄ < δ) with high probability: that of θ⁰ ≤ π−δ",
+        reading=True,
         printed=check(torch.stack(slack)) & check(torch.stack(worse)),
         evidence=f"k = 4, ℓ1, β at its bound, {seeds} starts in random directions: θ̄ < δ in {'; '.join(shown)}; in all"
         " that start inside the cone",
@@ -113,6 +114,7 @@ def global_limit(sweep: Sweep) -> Verdict:
         "global-limit",
         where="Abstract: “the iterative weights converge to a global limit”; Section 7",
         claim="the limit does not depend on the start (ℓ1, ℓ0 and Tℓ1)",
+        reading=True,
         printed=check(1 - apart / 1e-6),
         evidence=f"one w*, λ/β = .3/√d, starts anywhere in the cone: limits differ by ≤ {shown}; ℓ0 has"
         f" {supports[1][names.index('l0')]} different supports in d = 10",
@@ -175,6 +177,7 @@ def only_the_threshold(sweep: Sweep) -> Verdict:
         "only-the-threshold",
         where="Section 6: “the only difference between these [penalties] is in the pruning threshold”",
         claim="at one threshold the three penalties give the same network",
+        reading=True,
         printed=check(1 - (u[l1] - u[l0]).abs().max() / 1e-6),
         evidence=f"t = .3/√10, k = 4, {seeds} truths: supports of ℓ1 and ℓ0 agree in {100 * agree:.1f} % of the"
         f" entries, but above t ℓ1 takes {float(shift[l1][kept].min()):.4f} = t from every weight and ℓ0"

@@ -28,8 +28,8 @@ def cone(sweep: Sweep) -> Verdict:
         where="Proof of Theorem 1, first sentence",
         claim="if θ⁰ ≤ π−δ then θᵗ ≤ π−δ for all t; w¹ = Cw⁰ + η((π−θ⁰)/(kπ))w* + ηβu¹ with C > 0",
         printed=check(-over, tolerance=1e-9) & check(-long, tolerance=1e-9) & check(least),
-        evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 with ‖w⁰‖ up to 10‖w*‖"
-        f" (for ℓ0 and Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {float(torch.cat([over, long]).max()):.0e}; C ≥"
+        evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 up to 10‖w*‖ (for ℓ0"
+        f" and Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {float(torch.cat([over, long]).max()):.0e}; C ≥"
         f" {float(least):.3f}",
     )
 
@@ -62,10 +62,10 @@ def norm_of_u(sweep: Sweep) -> Verdict:
         evidence=f"nothing in the hypotheses bounds ‖w⁰‖: with ℓ1 w⁰ = 3w* = (2.4, 1.8) has ‖u¹‖ = {long:.2f}, and"
         f" one of the sweep, ‖w⁰‖ ≤ 10, has {longest:.2f}; but the proof needs only ‖u¹‖sin θ(u¹,w⁰) ≤ 1, and that"
         f" holds for all {len(slack)} starts of the sweep (slack ≥ {float(slack.min()):.3f})",
-        correction="‖u¹‖sin θ(u¹,w⁰) ≤ min(‖w⁰‖/2, √d·t), so the proof's inequality needs ‖w⁰‖ ≤ 2‖w*‖ or √d·t ≤ ‖w*‖;"
-        " the latter is (iii) for ℓ1, which may start anywhere in the cone",
+        correction="‖u¹‖sin θ(u¹,w⁰) ≤ min(‖w⁰‖/2, √d·t), so ‖w⁰‖ ≤ 2‖w*‖ or √d·t ≤ ‖w*‖ is enough for the proof's"
+        " inequality; the latter is (iii) for ℓ1, which may start anywhere in the cone",
         corrected=check(slack) & check(bound, tolerance=1e-12),
-        counterexample={"penalty": "l1", "mu": mu, "truth": [0.8, 0.6], "start": start.tolist(), "norm of u": long},
+        counterexample={"penalty": "l1", "mu": mu, "truth": [0.8, 0.6], "start": [2.4, 1.8], "norm of u": long},
     )
 
 

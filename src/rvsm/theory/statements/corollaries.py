@@ -49,8 +49,8 @@ def cap(sweep: Sweep) -> Verdict:
         claim="C < 1/(1−2kλ√d)",
         printed=check(slack),
         evidence=f"in {len(slack) - len(under)} of {len(slack)} limits, of δ = 2.2 > π/2, the interval is empty:"
-        f" 1−2kλ√d = {float(slack.min()):.3f}; in the others C is below the cap by ≥ {float(under.min()):.4f}; in all"
-        f" of them C is from {float(constant.min()):.3f} to {float(constant.max()):.6f} and cos θ̄/r*(θ̄) − C ≥"
+        f" 1−2kλ√d = {float(slack.min()):.3f}; in the others C is below the cap by ≥ {float(under.min()):.4f}; in"
+        f" all C is from {float(constant.min()):.3f} to {float(constant.max()):.6f} and cos θ̄/r*(θ̄) − C ≥"
         f" {float(sharp.min()):.0e}",
         correction="0 < C ≤ cos θ̄/r*(θ̄) ≤ 1 always, r*(θ) the norm at which f is least along a direction, so the"
         " printed cap needs 2kλ√d < 1 only, which δ < π/2 implies",
@@ -107,8 +107,9 @@ def other_penalties(sweep: Sweep) -> Verdict:
         evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖, λ/β < 1/√d: all but the monotone angle hold (θ rises by up to"
         f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}), also in the"
         f" {beyond} with {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥"
-        f" {float(largest.min()):.1e}, so ū ≠ 0; θ ≤ π−δ in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t ≤ ‖w*‖,"
-        f" too, but from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by {leaves:.3f}",
+        f" {float(largest.min()):.1e}, so ū ≠ 0; θ ≤ π−δ also in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t"
+        f" ≤ ‖w*‖, but from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by"
+        f" {leaves:.3f}",
         correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖"
         " or √d·t ≤ ‖w*‖, t the penalty's own threshold, in the place of condition (iii) on λ/β; that ū ≠ 0 needs"
         f" {THRESHOLD_CONDITION}",

@@ -40,7 +40,7 @@ def equilibrium(sweep: Sweep) -> Verdict:
 
 def no_attraction(sweep: Sweep) -> Verdict:
     """Evaluate c₂ at the angle 0, and at all limits of the sweep."""
-    path = sweep.once(equal_entries, 4, k=2, beta=0.1)
+    path, _ = sweep.once(equal_entries, 4, k=2, beta=0.1)
     theta = float(path.theta[-1])
     at_zero = (pi - theta) / (2 * pi)
     runs = sweep.proof
@@ -65,6 +65,33 @@ def no_attraction(sweep: Sweep) -> Verdict:
             "c2": at_zero,
         },
     )
+
+
+def parallel_limit(sweep: Sweep) -> Verdict:
+    """Measure w̄ − w* where the two are parallel: for a truth of equal entries, and in the sweep."""
+    path, truth = sweep.once(equal_entries, 4, k=2, beta=0.1)
+    w, theta = path.w[-1, 0, 0], float(path.theta[-1])
+    error = float(size(w - truth))
+    gaps = []
+    for part in sweep.proof:
+        a, _ = coefficients(part.k)
+        shorter = part.k**2 / a * part.beta * size(part.w - part.u)
+        gaps.append((size(part.w - part.truth) - shorter).abs()[part.theta < CONVERGED])
+    gap = torch.cat(gaps)
+    return judge(
+        "parallel-limit",
+        where="Proof of Theorem 1: “θ(w̄,w*) = 0. Thus, w̄ = w*”",
+        claim="θ(w̄,w*) = 0 implies w̄ = w*",
+        printed=check(CONVERGED - error),
+        evidence=f"w* = (1,1,1,1)/2, k = 2: θ̄ = {theta:.0e} but ‖w̄−w*‖ = {error:.6f}; in {len(gap)} limits of"
+        f" the sweep with θ̄ = 0 ‖w̄−w*‖ and β‖w̄−ū‖/L⁺ differ by ≤ {float(gap.max()):.0e}",
+        correction="it implies w̄ = (1 − β‖w̄−ū‖/L⁺)w*: parallel, but shorter, unless ū = w̄",
+        corrected=check(1 - gap / CONVERGED),
+        counterexample={
+            "penalty": "l1", "d": 4, "k": 2, "beta": 0.1, "mu": 0.25, "truth": truth.tolist(), "w": w.tolist(),
+            "theta": theta, "error": error,
+        },
+    )  # fmt: skip
 
 
 def sine_relation(sweep: Sweep) -> Verdict:
@@ -123,12 +150,16 @@ def limit_gradient(sweep: Sweep) -> Verdict:
 
 
 def error_by_gamma(sweep: Sweep) -> Verdict:
-    """Run a truth of equal entries, where γ = 0; then check a bound that sees the radial error too."""
+    """Run truths of equal and almost equal entries, where γ → 0; then check a bound with the radial error."""
     d, k, beta = 4, 2, 0.1
-    path = sweep.once(equal_entries, d, k=k, beta=beta)
-    w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
-    error = float((w - torch.full_like(w, 1 / sqrt(d))).norm())
-    gamma = float(angle(w, u))
+    gammas, errors = [], []
+    for spread in (0.0, 1e-3, 1e-2, 1e-1):
+        path, truth = sweep.once(equal_entries, d, k=k, beta=beta, spread=spread)
+        gammas.append(angle(path.w[-1, 0, 0], path.u[-1, 0, 0]))
+        errors.append(size(path.w[-1, 0, 0] - truth))
+    gamma, error = torch.stack(gammas), torch.stack(errors)
+    promised = k * beta * gamma.sin()
+    constant = error / promised
     a, _ = coefficients(k)
     predicted = float(k**2 * (0.5 / sqrt(d) * beta) * sqrt(d) / a)
     runs = sweep.proof
@@ -137,14 +168,18 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
         "error-sin-gamma",
         where="Proof of Theorem 1, last display",
         claim="‖w̄−w*‖ = O(kβ sin γ)",
-        printed=check(100 * k * beta * gamma - error),
-        evidence=f"w* = (1,1,1,1)/2: γ = {gamma:.0e} but the error is {error:.6f} (k²λ√d/A = {predicted:.6f}), all"
-        f" radial; in {len(ratio)} limits ‖w̄−w*‖ ≤ {float(ratio.max()):.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
-        correction="‖w̄−w*‖ ≤ (π/(π−θ̄))·kβ‖w̄−ū‖, radial and angular error together",
+        # For each w* but those of equal entries there is a constant; for all of them there is none.
+        printed=check(100 * promised - error),
+        evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A ="
+        f" {predicted:.6f}), all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f},"
+        f" {gamma[2]:.4f}, {gamma[3]:.4f} and the error is {constant[1]:.0f}, {constant[2]:.0f},"
+        f" {constant[3]:.1f} times kβ sin γ: no constant does for all w*; in {len(ratio)} limits ‖w̄−w*‖ ≤"
+        f" {float(ratio.max()):.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
+        correction="‖w̄−w*‖ ≤ (π/(π−θ̄))·kβ‖w̄−ū‖ for every w*, radial and angular error together",
         corrected=check(1 - ratio, tolerance=1e-6),
         counterexample={
-            "penalty": "l1", "d": d, "k": k, "beta": beta, "mu": 0.5 / sqrt(d), "truth": [0.5] * 4,
-            "gamma": gamma, "error": error,
+            "penalty": "l1", "d": d, "k": k, "beta": beta, "mu": 0.5 / sqrt(d), "entries of w*": "1 ± ε, scaled",
+            "ε": [0.0, 1e-3, 1e-2, 1e-1], "gamma": gamma.tolist(), "error": error.tolist(),
         },
     )  # fmt: skip
 

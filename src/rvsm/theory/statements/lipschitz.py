@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rvsm.theory import network as net
+from rvsm.theory.bounds import norm_floor
 from rvsm.theory.ingredients import starts
 from rvsm.theory.statements.descent import ROUNDING
 from rvsm.theory.sweep import Sweep, column
@@ -13,9 +14,11 @@ from rvsm.theory.verdict import Verdict, check, judge
 
 
 def lipschitz_iterates(sweep: Sweep) -> Verdict:
-    """Compare the quotients along all runs with the constant that belongs to their smallest norm."""
+    """Compare the norms and the quotients along all runs with the bounds that the start gives for all t."""
     runs = sweep.proof
-    k, least = column(runs, "k"), column(runs, "norm_min")
+    k, first = column(runs, "k"), torch.cat([net.size(part.start) for part in runs])
+    least, most = torch.minimum(first, norm_floor(k=k, beta=column(runs, "beta"))), first.clamp_min(1.0)
+    above, under = column(runs, "norm_min") - least, most - column(runs, "norm_max")
     _, b = net.coefficients(k)
     bound = net.curvature(k) + (b / k**2 + 1 / k) / least
     ratio = column(runs, "lipschitz")
@@ -23,9 +26,10 @@ def lipschitz_iterates(sweep: Sweep) -> Verdict:
         "lipschitz-iterates",
         where="Lemma 2",
         claim="a global L exists with ‖∇f(wᵗ)−∇f(wᵗ⁺¹)‖ ≤ L‖wᵗ−wᵗ⁺¹‖ for all t",
-        printed=check(1 - ratio / bound),
+        printed=check(1 - ratio / bound) & check(above, tolerance=1e-12) & check(under, tolerance=1e-12),
         evidence=f"{len(ratio)} runs: quotients ≤ {float(ratio.max()):.3f}, at most {float((ratio / bound).max()):.3f}"
-        f" of L⁺ + (W/M)(B/k²+1/k) with M the run's smallest norm (≥ {float(least.min()):.3f})",
+        f" of L = L⁺ + (W/M)(B/k²+1/k), M = min(‖w⁰‖, WB/(A+βk²)); in all steps ‖wᵗ‖ − M ≥"
+        f" {float(above.min()):.0e} and max(‖w⁰‖, W) − ‖wᵗ‖ ≥ {float(under.min()):.0e}",
     )
 
 

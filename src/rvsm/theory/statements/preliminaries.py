@@ -105,6 +105,7 @@ def moreau(sweep: Sweep) -> Verdict:
         "moreau",
         where="Section 1: “regularization of ℓ0 via its Moreau envelope”",
         claim="in the proof's order RVSM is gradient descent on f(w) + min_u [λP(u) + (β/2)‖w−u‖²]",
+        reading=True,
         printed=check(1 - worst / 1e-5),
         evidence=f"{kept} weights of ℓ1, ℓ0 and Tℓ1: a step of the shipped class and a gradient step differ by"
         f" ≤ {worst:.1e}, the error of the numerical envelope",

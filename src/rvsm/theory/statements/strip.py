@@ -84,7 +84,7 @@ def norm_outside(sweep: Sweep) -> Verdict:
 
 
 def _widths(patches: Sequence[int], betas: Sequence[float]) -> Tensor:
-    """Return ‖w*‖ − ‖w̄‖ for each k and β, from w⁰ = w* and with a threshold that empties u: the strongest pull."""
+    """Return ‖w*‖ − ‖w̄‖ for each k and β, from w⁰ = w*, with a threshold that empties u: the strongest pull."""
     axis = torch.tensor([1.0, 0.0], dtype=torch.float64)
     settings = [Setting(L1(lam=2 * b), k=k, beta=b, eta=1.0) for k, b in zip(patches, betas, strict=True)]
     return 1 - simulate(settings, axis, axis, steps=300, every=300, empty_ok=True).norm[-1, :, 0]
