@@ -252,30 +252,34 @@ class Method(Attachment):
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty
             raise
-        before = self._support.masks if self._settled and self._support is not None else None
+        reservations = list(self._reservations())
         self.fix_support({name: u == 0 for name, u in copies.items()})
         self._finalized = True
-        if self.budget is not None and self.step < self.budget.steps:
-            warnings.warn(
-                f"finalized at step {self.step} of {self.budget.steps}, in the phase {self.phase!r}: the sparsity is"
-                " met, but the weights were not trained for it to the end; train on, or give the budget the real number"
-                " of steps",
-                stacklevel=2,
-            )
-        if idle := [layer.name for layer in self.held if layer.name not in copies]:
-            warnings.warn(
-                f"{len(idle)} of the weights are frozen or never had a gradient; they stay as they are and do not"
-                f" count: {', '.join(idle[:5])}",
-                stacklevel=2,
-            )
-        if late := [name for name in copies if before is not None and name not in before]:
-            warnings.warn(
-                f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
-                f" {', '.join(late[:5])}",
-                stacklevel=2,
-            )
+        for sentence in reservations:
+            warnings.warn(sentence, stacklevel=2)
         if changed and recalibrate is None:
             warn_if_stale(self._model)
+
+    def _reservations(self) -> Iterator[str]:
+        """Say what of the network to be finalized is not as one might expect."""
+        if self.budget is not None and self.step < self.budget.steps:
+            yield (
+                f"finalized at step {self.step} of {self.budget.steps}, in the phase {self.phase!r}: the sparsity is"
+                " met, but the weights were not trained for it to the end; train on, or give the budget the real number"
+                " of steps"
+            )
+        acting = [layer.name for layer in self.acting]
+        if idle := [layer.name for layer in self.held if layer.name not in acting]:
+            yield (
+                f"{len(idle)} of the weights are frozen or never had a gradient; they stay as they are and do not"
+                f" count: {', '.join(idle[:5])}"
+            )
+        fixed = self._support.masks if self._settled and self._support is not None else acting
+        if late := [name for name in acting if name not in fixed]:
+            yield (
+                f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
+                f" {', '.join(late[:5])}"
+            )
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
