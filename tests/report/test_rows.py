@@ -16,8 +16,10 @@ from rvsm.report.numbers import Mean
 from rvsm.report.rows import as_json
 
 
-def made(folder: Path, name: str, seed: int, *, u: float | None = 0.9, lam: float = 1.0, toml_name: str = "") -> Run:
-    config = f"name = {json.dumps(toml_name or name)}\nseed = {seed}\n[penalty]\nname = 'l0'\nlam = {lam}\n"
+def made(
+    folder: Path, name: str, seed: int, *, u: float | None = 0.9, lam: float = 1.0, toml_name: str = "", more: str = ""
+) -> Run:
+    config = f"name = {json.dumps(toml_name or name)}\nseed = {seed}\n[penalty]\nname = 'l0'\nlam = {lam}\n{more}"
     run = Run.create(folder / f"{name}-s{seed}-{lam}", config=config, about={})
     if u is not None:
         result = {
@@ -64,6 +66,13 @@ def test_one_seed_has_no_deviation_and_none_has_no_mean(tmp_path: Path) -> None:
 def test_runs_of_one_name_with_other_options_have_rows_of_their_own(tmp_path: Path) -> None:
     found = rows([made(tmp_path, "a", 0), made(tmp_path, "a", 0, lam=2.0), made(tmp_path, "a", 1)])
     assert [(row.name, row.seeds) for row in found] == [("a (penalty.lam 1.0)", 2), ("a (penalty.lam 2.0)", 1)]
+
+
+def test_options_of_the_machine_make_no_row_of_their_own_but_other_images_do(tmp_path: Path) -> None:
+    (row,) = rows([made(tmp_path, "a", seed, more=f"[training]\nthreads = {1 + seed}\n") for seed in (0, 1)])
+    assert (row.name, row.seeds) == ("a", 2)
+    found = rows([made(tmp_path, "b", seed, more=f"[data]\npath = 'photos-{seed}'\n") for seed in (0, 1)])
+    assert [row.name for row in found] == ["b (data.path photos-0)", "b (data.path photos-1)"]
 
 
 def test_a_run_counts_once(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -84,14 +84,29 @@ class Config:
 
     def fingerprint(self) -> str:
         """Return eight characters that depend on all options but name, seed and what belongs to a machine."""
-        table = {k: v for k, v in self.table().items() if k not in ("name", "seed")}
-        for section, keys in OF_THE_MACHINE.items():
-            table[section] = {k: v for k, v in table[section].items() if k not in keys}
-        return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+        return fingerprint(self.table(), OF_THE_MACHINE)
 
     def with_seed(self, seed: int) -> "Config":
         """Return the same training with another seed."""
         return replace(self, seed=seed)
+
+
+def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]]) -> str:
+    """Return eight characters that depend on the options of a table, but for its name and seed.
+
+    Args:
+        table: sections of options, of whatever kinds a file may hold.
+        left_out: the options of a section that do not count.
+
+    """
+    counted = {
+        section: {k: v for k, v in found.items() if k not in left_out.get(section, ())}
+        if isinstance(found, Mapping)
+        else found
+        for section, found in table.items()
+        if section not in ("name", "seed")
+    }
+    return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[str]:

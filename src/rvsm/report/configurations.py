@@ -1,13 +1,15 @@
 """Runs that differ in their seed only belong together."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rvsm.config.config import OF_THE_MACHINE, fingerprint
 from rvsm.records import Run
 from rvsm.report.reading import Look, Outcome, Reading, clean, read
+
+_ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # but not the path of images: another may hold other images
 
 Series = list[tuple[float, float]]
 """Pairs of an epoch and a value."""
@@ -78,7 +80,7 @@ def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]
         folders.add(folder)
         reading = read(run)
         notes += [f"{reading.folder}: {complaint}" for complaint in reading.complaints]
-        group = groups.setdefault((reading.name, fingerprint(reading.config)), [])
+        group = groups.setdefault((reading.name, fingerprint(reading.config, _ELSEWHERE)), [])
         twin = next((i for i, other in enumerate(group) if other.seed == reading.seed), None)
         if twin is None or reading.seed is None:
             group.append(reading)
@@ -94,12 +96,6 @@ def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]
         for number, readings in enumerate(groups.values())
     ]
     return _with_names_of_their_own(found), notes
-
-
-def fingerprint(config: Mapping[str, Any]) -> str:
-    """Return eight characters that are equal for tables that differ in name and seed only."""
-    table = {key: value for key, value in config.items() if key not in ("name", "seed")}
-    return hashlib.sha256(json.dumps(table, sort_keys=True, default=str).encode()).hexdigest()[:8]
 
 
 def flat(config: Mapping[str, Any]) -> dict[str, str]:
@@ -132,7 +128,10 @@ def _with_names_of_their_own(found: list[Configuration]) -> list[Configuration]:
         apart = [f"{key} {options.get(key, 'unset')}" for key in differing(others)[:2]]
         named.append(replace(c, name=f"{c.name} ({', '.join(apart)})"))
     taken = [c.name for c in named]
-    return [replace(c, name=f"{c.name} {fingerprint(c.first.config)}") if taken.count(c.name) > 1 else c for c in named]
+    return [
+        replace(c, name=f"{c.name} {fingerprint(c.first.config, _ELSEWHERE)}") if taken.count(c.name) > 1 else c
+        for c in named
+    ]
 
 
 def _text(value: Any) -> str:

@@ -91,7 +91,7 @@ def networks(collection: Collection, sources: Sources) -> str:
     alone = [e for e in ours.values() if e.dense and e not in bases.values()]
     rows = [_network_row(e, None if e.dense else bases[e.name], sources) for e in (*alone, *sparse)]
     head = (
-        *("network", "method", "accuracy dense, %", "accuracy sparse, %", "zeros, %"),
+        *("network", "method", "accuracy dense, %", "accuracy sparse, %", "zeros, %", "multiplications saved, %"),
         *("file, kB", "packed, kB"),
         *(f"speed at {batch}, ×" for batch in BATCHES),
         *("minutes", "seeds", "experiment"),
@@ -114,6 +114,7 @@ def headline(collection: Collection) -> str:
         "network",
         "accuracy dense → sparse, %",
         "zeros, %",
+        "multiplications saved, %",
         "file dense → packed, MB",
         f"faster at batch {' / '.join(map(str, BATCHES))}",
     )
@@ -130,6 +131,7 @@ def headline(collection: Collection) -> str:
                 cell(f"{e.option('model', 'name')}, {e.first.epochs} epoch{'s' * (e.first.epochs != 1)}"),
                 f"{NOTHING if base is None else percent(base.accuracy)} → {percent(e.accuracy)}",
                 percent(e.sparsity),
+                percent(e.mean(lambda run: run.multiplications_saved)),
                 " → ".join(NOTHING if size is None else size.text(1e-6, 2) for size in files),
                 f"{' / '.join(speeds)} ×",
             ]
@@ -169,6 +171,7 @@ def _network_row(e: Experiment, base: Experiment | None, sources: Sources) -> li
         NOTHING if dense is None else percent(dense.accuracy),
         NOTHING if e.dense else percent(e.accuracy),
         percent(e.sparsity),
+        percent(e.mean(lambda run: run.multiplications_saved)),
         kilobytes(e.mean(lambda run: run.file_bytes)),
         kilobytes(e.mean(lambda run: run.runtime.file_bytes if run.runtime else None)),
         *(times(e.mean(speed_at(batch))) for batch in BATCHES),
