@@ -42,7 +42,9 @@ _HOME = {
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
     "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate"],
 }
-_MODULES = ("data", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory")
+_MODULES = (
+    "bench", "data", "export", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory", "train"
+)  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
