@@ -62,6 +62,15 @@ class TestFolder:
         assert run.about() == {"machine": "größer"}
         assert run.metrics() == [{"step": 1, "text": "\u2028 ℓ\n"}]
 
+    def test_names_that_are_no_characters_lose_nothing(self, run: Run) -> None:
+        odd = {"step": 1, "classes": ["caf\udce9", "ℓ0"]}  # a folder whose name is Latin-1
+        run.append(odd)
+        run.rewind(1)
+        run.save_runtime(odd)
+        run.finish({}, odd)
+        assert (run.metrics(), run.runtime(), run.result()) == ([odd], odd, odd)
+        assert '"ℓ0"' in (run.folder / "result.json").read_text(encoding="utf-8")
+
 
 class TestLock:
     def test_one_at_a_time(self, run: Run) -> None:

@@ -80,7 +80,7 @@ class Run:
                 f"{folder} holds {found[0]} of a run whose config.toml is gone; put that back, or give another folder"
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        write_text(json.dumps(dict(about), indent=1, ensure_ascii=False), folder / "about.json")
+        write_text(_json(about, indent=1), folder / "about.json")
         write_text(config, folder / "config.toml")
         return cls(folder)
 
@@ -108,7 +108,7 @@ class Run:
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics."""
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(record), ensure_ascii=False) + "\n")
+            file.write(_json(record) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
@@ -135,8 +135,7 @@ class Run:
             if _age(path) > _age(self._checkpoint(step)):
                 path.replace(path.with_name(f"{path.name}.damaged"))
         kept = [record for record in self.metrics() if record.get("step", 0) <= step]
-        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
-        write_text(lines, self.folder / "metrics.jsonl")
+        write_text("".join(_json(record) + "\n" for record in kept), self.folder / "metrics.jsonl")
 
     # Where it can go on
 
@@ -173,7 +172,7 @@ class Run:
         tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
         with replacing(self.folder / "model.safetensors") as temporary:
             temporary.write_bytes(serialize(tensors, {"format": "pt"}))
-        write_text(json.dumps(dict(result), indent=1, ensure_ascii=False), self.folder / "result.json")
+        write_text(_json(result, indent=1), self.folder / "result.json")
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
 
@@ -199,7 +198,7 @@ class Run:
 
     def save_runtime(self, record: Mapping[str, Any]) -> None:
         """Keep what was measured of the packed network."""
-        write_text(json.dumps(dict(record), indent=1, ensure_ascii=False), self.folder / "runtime.json")
+        write_text(_json(record, indent=1), self.folder / "runtime.json")
 
     def runtime(self) -> dict[str, Any] | None:
         """Return what was measured of the packed network, if it was packed."""
@@ -225,6 +224,17 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 def _age(checkpoint: Path) -> tuple[int, str]:
     """Return what orders checkpoints by their step, of whatever length its number is."""
     return len(checkpoint.name), checkpoint.name
+
+
+def _json(record: Mapping[str, Any], indent: int | None = None) -> str:
+    r"""Return a record as text that UTF-8 can hold, so that nothing that was measured is lost for a name.
+
+    A file's name may have bytes that are not UTF-8, which Python keeps as halves of characters; JSON escapes them.
+
+    >>> _json({"class": "caf\udce9 ℓ0"})
+    '{"class": "caf\\udce9 ℓ0"}'
+    """
+    return json.dumps(dict(record), indent=indent, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def _read(file: Path) -> dict[str, Any] | None:
