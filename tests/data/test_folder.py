@@ -71,6 +71,43 @@ def test_classes_of_an_archive_may_have_folders_of_their_own(tmp_path: Path, gro
     assert _values(archive.train) == _values(folder.train)
 
 
+@pytest.mark.parametrize("parts", [("train/", "test/"), ("", "")])
+def test_the_last_version_of_a_file_in_an_archive_counts(
+    tmp_path: Path, grow: Grow, encoded: Callable[..., bytes], parts: tuple[str, str]
+) -> None:
+    files = {f"{part}{kind}/{i}.png": i for part in set(parts) for kind in "ab" for i in range(10)}
+    root = grow(tmp_path / "mine", files)
+    changed = root / parts[0] / "a" / "3.png"
+    contents = changed.read_bytes()
+    with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+        tar.add(root, "mine")
+        changed.write_bytes(b"damaged")
+        tar.add(changed, f"mine/{changed.relative_to(root)}")
+        changed.write_bytes(contents)
+        tar.add(changed, f"./mine/{changed.relative_to(root)}")
+    folder, archive = Folder(root).load(), Folder(tmp_path / "mine.tar").load()
+    assert _values(archive.train) == _values(folder.train)
+    assert _values(archive.test) == _values(folder.test)
+
+
+def test_archives_may_have_the_layout_more_than_once(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", SPLIT)
+    with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+        tar.add(root, "one")
+        tar.add(root, "two")
+    assert _values(Folder(tmp_path / "mine.tar").load().train) == [10, 10, 20, 20, 30, 30]
+
+
+def test_a_class_whose_name_is_not_utf_8_is_refused_before_anything_is_decoded(tmp_path: Path, grow: Grow) -> None:
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": i for kind in ("caf\udce9", "tea") for i in range(3)})
+    (root / "tea" / "bad.png").write_bytes(b"bad")
+    with tarfile.open(tmp_path / "mine.tar", "w") as tar:
+        tar.add(root, "mine")
+    for path in (root, tmp_path / "mine.tar"):
+        with pytest.raises(ValueError, match=rf"the class 'caf\\udce9' in {path} has a name that is not UTF-8; rename"):
+            Folder(path).load()
+
+
 def test_names_decide_the_order_not_the_file_system(tmp_path: Path, grow: Grow) -> None:
     names = [f"train/{kind}/{i}.png" for kind in "ab" for i in range(150)]  # more than a thread takes at once
     values = {name: i % 256 for i, name in enumerate(sorted(names))}

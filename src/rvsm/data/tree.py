@@ -54,6 +54,7 @@ def in_folder(root: Path) -> list[Entry]:
         if not (root / part).is_dir():
             raise ValueError(f"{root} has one of the folders train and test but not {part}; give both or neither")
         for kind in sorted(path for path in _listed(root / part) if path.is_dir()):
+            _check_name(kind.name, root)
             files = sorted(_image_files(kind))
             if not files:
                 raise ValueError(
@@ -64,17 +65,19 @@ def in_folder(root: Path) -> list[Entry]:
 
 
 def in_archive(path: Path) -> Iterator[Entry]:
-    """Iterate over the image files of a tar archive; folders around the layout are passed over."""
-    around: int | None = None  # folders around the classes, where there are neither train nor test
+    """Iterate over the image files of a tar archive; folders around the layout are passed over.
+
+    Of several versions of a file, which ``tar --append`` and ``--update`` leave, the last one counts, as on extraction.
+    """
+    newest = {member.path: member.entry.offset for member in _images_of(path)}
+    around = _around(newest)
     for member in _images_of(path):
         parts = member.path.parts
         place = _split_at(parts)
-        if place is not None:
-            yield Entry(parts[place], parts[place + 1], "/".join(parts[place + 2 :]), member.read())
-            continue
-        around = _around(path) if around is None else around
-        if len(parts) > around + 1:
-            yield Entry("", parts[around], "/".join(parts[around + 1 :]), member.read())
+        part, kind = ("", around) if place is None else (parts[place], place + 1)
+        if len(parts) > kind + 1 and member.entry.offset == newest[member.path]:
+            _check_name(parts[kind], path)
+            yield Entry(part, parts[kind], "/".join(parts[kind + 1 :]), member.read())
 
 
 def _images_of(path: Path) -> Iterator[Member]:
@@ -89,12 +92,12 @@ def _split_at(parts: Sequence[str]) -> int | None:
     return next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
 
 
-def _around(path: Path) -> int:
-    """Return how many folders of an archive, one in the other, are around those of the classes.
+def _around(files: Iterable[PurePosixPath]) -> int:
+    """Return how many folders, one in the other, are around those of the classes where there are no train and test.
 
     Classes may have folders of their own, so it takes the names of all images to know.
     """
-    folders = {member.path.parts[:-1] for member in _images_of(path) if _split_at(member.path.parts) is None}
+    folders = {file.parts[:-1] for file in files if _split_at(file.parts) is None}
     depth = 0
     while len({f[depth] for f in folders if len(f) > depth}) == 1 and any(len(f) > depth + 1 for f in folders):
         depth += 1
@@ -144,6 +147,14 @@ def _decoded(
                 yield key, pixels
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _check_name(kind: str, root: Path) -> None:
+    """Raise if a class has a name that no report could be written with."""
+    try:
+        kind.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the class {kind!r} in {root} has a name that is not UTF-8; rename its folder") from None
 
 
 def _check_shape(first: tuple[str, Pixels], name: str, pixels: Pixels) -> None:
