@@ -58,7 +58,7 @@ class Attachment(ABC):
         if self._optimizer is not None:
             raise RuntimeError("already attached to an optimizer; call detach() first")
         require_usable(optimizer)
-        tensors = self._look_up()
+        tensors = self.look_up()
         group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
         groups = {name: group_of[id(w)] for name, w in tensors.items() if id(w) in group_of and w.requires_grad}
         if not groups:
@@ -113,21 +113,26 @@ class Attachment(ABC):
             return {}
         return self._optimizer.param_groups[layer.param_group]
 
-    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
-            " another for the copied model, and carry the state over by state_dict()"
-        )
-
-    def _look_up(self) -> dict[str, Tensor]:
-        """Return the present tensors by name: a wrapper may have replaced them since construction."""
+    def look_up(self) -> dict[str, Tensor]:
+        """Return the present tensors by name: a wrapper or a loaded checkpoint may have replaced them."""
         if self._model is None:
             return {layer.name: layer.w for layer in self.layers}
         parameters = dict(self._model.named_parameters(remove_duplicate=False))
         for layer in self.layers:
             if layer.name not in parameters:
                 raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
+            if (shape := parameters[layer.name].shape) != layer.w.shape:
+                raise ValueError(
+                    f"{layer.name!r} had the shape {list(layer.w.shape)} and now has {list(shape)}; release() this"
+                    " method and construct another for the model as it is"
+                )
         return {layer.name: parameters[layer.name] for layer in self.layers}
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
+            " another for the copied model, and carry the state over by state_dict()"
+        )
 
 
 def _require_alone(tensors: Mapping[str, Tensor]) -> None:

@@ -127,7 +127,7 @@ class Method(Attachment):
     def begin(self, optimizer: Optimizer, *, another: bool) -> None:
         """Hold the zeros that there are, or that a loaded state has."""
         if self._support is not None:
-            self._support.clear_momentum(optimizer)
+            self.fix_support({})  # in the present tensors, which may be others than those that it was fixed in
         for kept in self.memory.values():  # a loaded state may be older than the model's present type and device
             for layer in self.held:
                 if layer.name in kept:
@@ -190,7 +190,8 @@ class Method(Attachment):
         if self._support is not None:
             masks = {**self._support.masks, **masks}
             self._support.remove()
-        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in self.held if layer.name in masks)
+        fixed = [layer for layer in self.layers if layer.name in masks]
+        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in fixed)
         if self._last_optimizer is not None and (optimizer := self._last_optimizer()) is not None:
             self._support.clear_momentum(optimizer)
         self.memory.clear()
@@ -244,6 +245,7 @@ class Method(Attachment):
         self._require_not_lent("finalize")
         layers = self._checked()
         penalties = [layer.penalty for layer in layers]
+        reservations = list(self._reservations())
         try:
             copies = self._final_copies(output)
             changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
@@ -252,7 +254,6 @@ class Method(Attachment):
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty
             raise
-        reservations = list(self._reservations())
         self.fix_support({name: u == 0 for name, u in copies.items()})
         self._finalized = True
         for sentence in reservations:
@@ -280,6 +281,14 @@ class Method(Attachment):
                 f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
                 f" {', '.join(late[:5])}"
             )
+        if self._support is not None and (
+            grown := sum(int((layer.w != self._copy(layer)).sum()) for layer in self.acting)
+        ):
+            yield (
+                f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was loaded"
+                " after the zeros were fixed; they are set to zero now, without healing; train on, or load the"
+                " sparsifier's state_dict() that belongs to the weights"
+            )
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
@@ -288,7 +297,10 @@ class Method(Attachment):
             return {layer.name: self._output(layer, output) for layer in layers}
         if self._support is None:
             self._set_thresholds(self.budget.cutoffs(layers, self.budget.sparsity))
-        zeros = self.budget.zeros(layers, self.budget.sparsity)
+            ranked = layers
+        else:  # what is fixed already counts
+            ranked = [layer.at(self._copy(layer)) for layer in layers]
+        zeros = self.budget.zeros(ranked, self.budget.sparsity)
         return {layer.name: self._output(layer, output).masked_fill(zeros[layer.name], 0) for layer in layers}
 
     @property
@@ -305,7 +317,8 @@ class Method(Attachment):
 
     @torch.no_grad()
     def _copy(self, layer: Layer) -> Tensor:
-        return self.sparse(layer) if self._support is None else layer.w.detach().clone()
+        """Return u; once the support is fixed that is w on it, whoever has written into w since."""
+        return self.sparse(layer) if self._support is None else self._support.applied(layer.name, layer.w.detach())
 
     def _output(self, layer: Layer, output: Output) -> Tensor:
         if output not in ("u", "masked"):
@@ -314,9 +327,12 @@ class Method(Attachment):
         return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
 
     def _checked(self) -> list[Layer]:
-        """Return the layers to act on, after making sure that they hold numbers."""
+        """Return the layers to act on, with the model's present tensors, after making sure that they hold numbers."""
         if not self.held:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
+        tensors = self.look_up()
+        for layer in self.layers:
+            layer.w = tensors[layer.name]
         for layer in self.acting:
             require_finite(layer)
         return self.acting

@@ -32,9 +32,9 @@ class Support:
         self._handles: list[RemovableHandle] = []
         for w, mask in self._held.values():
             with torch.no_grad():
-                w.masked_fill_(mask, 0)
+                w.masked_fill_(mask.to(w.device), 0)
             if w.grad is not None:
-                w.grad.masked_fill_(mask, 0)
+                w.grad.masked_fill_(mask.to(w.grad.device), 0)
             if w.requires_grad:
                 handle = w.register_post_accumulate_grad_hook(_mask_gradient(mask))  # type: ignore[no-untyped-call]
                 self._handles.append(handle)
@@ -45,6 +45,11 @@ class Support:
     def masks(self) -> dict[str, Tensor]:
         """The mask of zeros of each parameter."""
         return {name: mask for name, (_, mask) in self._held.items()}
+
+    def applied(self, name: str, w: Tensor) -> Tensor:
+        """Return a copy of w that is zero where zeros are held under this name."""
+        mask = self.masks.get(name)
+        return w.clone() if mask is None else w.masked_fill(mask.to(w.device), 0)
 
     def packed(self) -> dict[str, Tensor]:
         """Return the mask of zeros of each parameter, a bit for each weight."""
