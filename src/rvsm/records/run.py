@@ -14,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from safetensors.torch import save as serialize
-from torch import Tensor
 
-from rvsm.files import remove_leftovers, replacing, write_text
+from rvsm.files import remove_leftovers, write_text
 from rvsm.records import checkpoint
 from rvsm.records.tree import Tree
+from rvsm.records.weights import load_weights, save_weights
 
 _KEPT = 2  # checkpoints: the newest, and one before it should that be damaged
 
@@ -167,11 +164,9 @@ class Run:
 
     # What came of it
 
-    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+    def finish(self, weights: Mapping[str, Any], result: Mapping[str, Any]) -> None:
         """Write the final weights, then the result, whose presence says that the run is finished."""
-        tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-        with replacing(self.folder / "model.safetensors") as temporary:
-            temporary.write_bytes(serialize(tensors, {"format": "pt"}))
+        save_weights(weights, self.folder / "model.safetensors")
         write_text(_json(result, indent=1), self.folder / "result.json")
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
@@ -183,13 +178,9 @@ class Run:
         except ValueError as error:
             raise ValueError(f"{error}; remove the file and resume the run to have it again") from None
 
-    def weights(self) -> dict[str, Tensor]:
-        """Return the final weights."""
-        file = self.folder / "model.safetensors"
-        try:
-            return load_file(file)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"{file} cannot be read ({error}); is the run finished?") from None
+    def weights(self) -> dict[str, Any]:
+        """Return the final weights, and what else the model's state holds."""
+        return load_weights(self.folder / "model.safetensors")
 
     def file_bytes(self) -> int | None:
         """Return the size of the file of the final weights, if it is there."""

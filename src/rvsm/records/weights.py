@@ -1,0 +1,55 @@
+"""The final weights: a safetensors file, which any program can read, with whatever else a model's state holds."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialize
+
+from rvsm.files import replacing
+from rvsm.records.tree import join, split
+
+_MARK = "#"
+"""What the names of tensors begin with that are no entries of the state but parts of one."""
+
+
+def check_weights(weights: Mapping[str, Any]) -> None:
+    """Raise unless the state of a model can be written, so that a training need not end to tell."""
+    for name, value in weights.items():
+        try:
+            _packed({name: value})
+        except (TypeError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"the model's state has {name!r}, which no file of weights can hold ({reason}); let the model keep"
+                " tensors, numbers, texts, lists and dicts of them"
+            ) from None
+
+
+def save_weights(weights: Mapping[str, Any], path: Path) -> None:
+    """Write the state of a model in one piece."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(_packed(weights))
+
+
+def load_weights(path: Path) -> dict[str, Any]:
+    """Return the state of a model."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
+            rest = json.loads((file.metadata() or {}).get("rest", "{}"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); is the run finished?") from None
+    parts = {key.removeprefix(_MARK): tensors.pop(key) for key in list(tensors) if key.startswith(_MARK)}
+    return {**tensors, **join(parts, rest)}
+
+
+def _packed(weights: Mapping[str, Any]) -> bytes:
+    """Return the file: tensors by their names, and what is no tensor, such as an extra state, as JSON beside them."""
+    tensors = {k: v.detach().cpu().contiguous().clone() for k, v in weights.items() if torch.is_tensor(v)}
+    parts, rest = split({k: v for k, v in weights.items() if not torch.is_tensor(v)})
+    about = {"format": "pt", "rest": json.dumps(rest)} if rest else {"format": "pt"}
+    return serialize({**tensors, **{f"{_MARK}{k}": v for k, v in parts.items()}}, about)
