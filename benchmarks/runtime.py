@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from rvsm.bench import Comparison, compare
 from rvsm.lowering import compile
 from rvsm.models import resnet18, vgg16
-from rvsm.runtime import Program
+from rvsm.runtime import describe
 from rvsm.runtime.jit import machine
 
 HERE = Path(__file__).parent
@@ -74,8 +74,6 @@ def with_statistics(model: nn.Module) -> nn.Module:
 def loading(model: nn.Module) -> dict[str, float]:
     """Return size and loading times of the file, each in a fresh process."""
     program = compile(model, torch.zeros(1, 3, 32, 32))
-    assert isinstance(program, Program)
-    weights, nonzero = program.plan.weight_count()
     code = (
         "import sys, time; t = time.perf_counter(); import rvsm.runtime; u = time.perf_counter();"
         "rvsm.runtime.load(sys.argv[1]); print(u - t, time.perf_counter() - u)"
@@ -87,11 +85,11 @@ def loading(model: nn.Module) -> dict[str, float]:
             [float(x) for x in subprocess.check_output([sys.executable, "-c", code, str(path)], text=True).split()]
             for _ in range(3)
         ]
-        size = path.stat().st_size
+        size, content = path.stat().st_size, describe(path)
     return {
         "bytes": size,
-        "of the least possible": size / (4 * nonzero + weights / 8),
-        "of dense float32": size / (4 * weights),
+        "of the least possible": size / (4 * content.nonzero + content.weights / 8),
+        "of dense float32": size / (4 * content.weights),
         "import, s": min(t[0] for t in times),
         "load and compile, s": min(t[1] for t in times),
     }

@@ -1,6 +1,5 @@
 """rvsm.compile: whole networks against PyTorch, whatever is in them."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -337,37 +336,3 @@ def test_models_that_do_other_things_are_refused() -> None:
         compile(Counting().eval(), torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"torch\.export cannot capture Branching"):
         compile(Branching().eval(), torch.zeros(2, 3))
-
-
-def test_a_network_that_is_faster_in_pytorch_runs_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from rvsm.lowering import guarded
-
-    monkeypatch.setattr(guarded, "_is_slower", lambda program, model, examples, batch: batch > 1)
-    model = randomized(MODELS["convnet"]())
-    program = compile(model, torch.zeros(1, 1, 8, 8), threads=1)
-    assert isinstance(program, guarded.GuardedProgram)
-    x = torch.randn(16, 1, 8, 8)
-    with torch.inference_mode():
-        expected = model(x)
-        assert torch.equal(program(x), expected)
-    assert isinstance(program(x.numpy()), np.ndarray)
-    assert "in PyTorch: the whole network" in str(program.explain())
-    assert "in PyTorch" not in str(program.explain(1))
-    agree(program, model, 1, 8, 8)
-    program.save(tmp_path / "model.rvsm")
-    agree(rvsm.runtime.load(tmp_path / "model.rvsm", threads=1), model, 1, 8, 8)
-    with pytest.raises(ValueError, match="must have the shape"):
-        program(torch.zeros(16, 1, 8, 9))
-
-
-def test_which_one_is_slower_is_measured() -> None:
-    from rvsm.lowering.guarded import _is_slower
-
-    class Slow(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            time.sleep(0.05)
-            return x
-
-    program = compile(MODELS["convnet"]().eval(), torch.zeros(1, 1, 8, 8), threads=1)
-    assert isinstance(program, Program)
-    assert not _is_slower(program, Slow(), (torch.zeros(1, 1, 8, 8),), 16)

@@ -5,14 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rvsm.lowering import MixedProgram, compile, guarded
+from rvsm.lowering import MixedProgram, compile
 from rvsm.runtime import Program
-
-
-@pytest.fixture(autouse=True)
-def native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never leave a network to PyTorch only because it is faster there."""
-    monkeypatch.setattr(guarded, "_is_slower", lambda *given: False)
 
 
 def agree(program: Program | MixedProgram, model: nn.Module, *shape: int, batches: tuple[int, ...]) -> None:

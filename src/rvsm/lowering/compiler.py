@@ -7,7 +7,7 @@ from torch import Tensor, fx, nn
 
 from rvsm.lowering.capture import Captured, capture, module_name
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.guarded import guarded
+from rvsm.lowering.guard import guard
 from rvsm.lowering.mixed import MixedProgram, Step
 from rvsm.lowering.parts import NativePart, Part, TorchPart, divide
 from rvsm.lowering.prune import remove_dead_channels
@@ -45,13 +45,13 @@ def compile(
     try:
         return _assembled(captured, model, examples, threads)
     except TooLargeError:
-        return MixedProgram(captured, [TorchPart(list(captured.nodes))], _names(captured.nodes))
+        return MixedProgram(captured, [TorchPart(list(captured.nodes))], _names(captured.nodes), threads=threads)
 
 
 def _assembled(
     captured: Captured, model: nn.Module, examples: tuple[Tensor, ...], threads: int | None
 ) -> Program | MixedProgram:
-    """Return the program, with as much in the runtime as it has operations for."""
+    """Return the program, with as much in the runtime as it has operations for, and no slower than the module."""
     parts = divide(captured)
     pure = _is_pure(parts, captured)
     steps: list[Step] = []
@@ -65,9 +65,10 @@ def _assembled(
             part = _in_order(part, captured)  # noqa: PLW2901
         plan = lower(part)
         steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
-    if pure and not isinstance(steps[0], TorchPart):
-        return guarded(steps[0][0], model, examples, threads)
-    return MixedProgram(captured, steps, outside or _unusual(captured))
+    mixed = MixedProgram(captured, steps, outside or _unusual(captured), threads=threads)
+    program = mixed.native or mixed
+    mixed.guard = guard(program, model, examples, program.threads)
+    return program if mixed.guard is None else mixed
 
 
 def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:

@@ -1,4 +1,4 @@
-"""A program of which some operations run in PyTorch, because the runtime does not have them."""
+"""A program that needs PyTorch: for operations that the runtime does not have, or because it is faster there."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -10,19 +10,30 @@ import torch
 from torch import Tensor, fx
 
 from rvsm.lowering.capture import Captured
+from rvsm.lowering.guard import Guard
 from rvsm.lowering.parts import TorchPart
+from rvsm.lowering.threads import torch_threads
 from rvsm.runtime.arrays import batch_of
 from rvsm.runtime.explanation import Explanation
+from rvsm.runtime.jit import machine
 from rvsm.runtime.program import Program
+from rvsm.runtime.team import thread_count
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 
 
 class MixedProgram:
-    """Native parts and operations of PyTorch, one after the other; ``outside`` names the latter."""
+    """Native parts and operations of PyTorch, one after the other; ``outside`` names what a file cannot have.
 
-    def __init__(self, captured: Captured, steps: Sequence[Step], outside: Sequence[str]) -> None:
+    A ``guard`` may take calls over.
+    """
+
+    def __init__(
+        self, captured: Captured, steps: Sequence[Step], outside: Sequence[str], *, threads: int | None
+    ) -> None:
         self.outside = tuple(outside)
+        self.threads = thread_count(threads)
+        self.guard: Guard | None = None
         self._captured = replace(captured, tensors=_copies(captured, steps))
         self._steps = list(steps)
 
@@ -38,24 +49,35 @@ class MixedProgram:
                 sizes = ", ".join(["batch", *map(str, expected)])
                 raise ValueError(f"the input must have the shape ({sizes}) but has {tuple(x.shape)}")
         count = batch_of(tensors)
-        with torch.inference_mode():
+        run = self.guard.run if self.guard is not None and self.guard.takes(count) else self._run
+        with torch.inference_mode(), torch_threads(self.threads):
             if captured.any_batch:
-                results = self._run(tensors)
+                results = run(tensors)
             else:
-                single = [self._run([x[k : k + 1] for x in tensors]) for k in range(count)]
+                single = [run([x[k : k + 1] for x in tensors]) for k in range(count)]
                 results = [torch.cat(parts) for parts in zip(*single, strict=True)]
         given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
         return tuple(given) if captured.several else given[0]
 
     def explain(self, batch: int | None = None) -> Explanation:
-        """Return a table of the native layers, and the names of the operations that run in PyTorch."""
+        """Return a table of the native layers, and what runs in PyTorch: operations, or the whole network."""
         tables = [step[0].explain(batch) for step in self._steps if not isinstance(step, TorchPart)]
         rows = tuple(row for table in tables for row in table.rows)
-        return Explanation(rows, max((table.images for table in tables), default=0), self.outside)
+        taken = self.guard is not None and self.guard.takes(1 if batch == 1 else machine().lanes)
+        outside = ("the whole network, which was faster there than in the parts above",) if taken else self.outside
+        return Explanation(rows, max((table.images for table in tables), default=0), outside)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Refuse: a file has operations of the runtime only."""
+        """Write the network into one file, if all of it is native: a file has operations of the runtime only."""
+        if self.native is not None:
+            return self.native.save(path)
         raise ValueError(f"the network cannot be saved, because it needs PyTorch for {', '.join(self.outside)}")
+
+    @property
+    def native(self) -> Program | None:
+        """The program that is all of this one, if PyTorch is needed for nothing."""
+        step = self._steps[0] if len(self._steps) == 1 and not self.outside else None
+        return None if step is None or isinstance(step, TorchPart) else step[0]
 
     def _run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         values: dict[fx.Node, Any] = dict(self._captured.tensors)

@@ -19,7 +19,7 @@ from rvsm.runtime.jit import machine
 from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.performance import Stage
 from rvsm.runtime.plan import Plan
-from rvsm.runtime.team import cores
+from rvsm.runtime.team import thread_count
 
 Floats = NDArray[np.float32]
 
@@ -32,12 +32,10 @@ class Program:
     """
 
     def __init__(self, plan: Plan, *, threads: int | None = None, choose: str | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1 but is {threads}")
         if choose not in (None, "sparse", "dense"):
             raise ValueError(f"choose must be None, 'sparse' or 'dense' but is {choose!r}")
         self.plan = plan
-        self.threads = threads or cores()
+        self.threads = thread_count(threads)
         self._choose = choose
         self._lock = threading.RLock()
 

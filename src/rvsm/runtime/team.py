@@ -33,6 +33,13 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def thread_count(wish: int | None) -> int:
+    """Return the threads that a caller asks for, or those to use if it does not say."""
+    if wish is not None and wish < 1:
+        raise ValueError(f"threads must be at least 1 but is {wish}")
+    return wish or cores()
+
+
 class Team:
     """The caller and its helpers."""
 
