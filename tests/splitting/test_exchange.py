@@ -147,3 +147,38 @@ def test_a_finalize_that_fails_changes_nothing() -> None:
         method.finalize(recalibrate=[])
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert method.state_dict() == state
+
+
+def test_inside_autocast_no_cast_of_the_other_weights_is_left() -> None:
+    """Autocast casts each weight once in a region and keeps the cast, whatever is written into the weight."""
+    model, optimizer, method = attached()
+    train(model, optimizer, 0)
+    model.eval()
+    x, _ = batch(1)
+
+    def alone() -> Tensor:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            return model(x)
+
+    w = alone()
+    with method.sparse_weights():
+        u = alone()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        for _ in range(2):
+            assert torch.equal(model(x), w)
+            with method.sparse_weights():
+                assert torch.equal(model(x), u)
+    assert not torch.equal(u, w)
+
+
+def test_recalibration_inside_autocast_is_that_of_the_sparse_weights() -> None:
+    means = []
+    for cached in (False, True):
+        model, optimizer, method = attached()
+        train(model, optimizer, 0)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            if cached:
+                model(batch(1)[0])  # with casts of w
+            method.finalize(recalibrate=[batch(2)])
+        means.append(model[1].running_mean.clone())
+    assert torch.equal(*means)

@@ -1,6 +1,6 @@
 """Put other weights into a model: for the time of a block, or for good."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -9,6 +9,18 @@ from torch import Tensor, nn
 from rvsm.modes import modes_kept
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.recalibrate import Batches, buffers_kept, random_state_kept, recalibrate
+
+
+@torch.no_grad()
+def overwrite(values: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Write (parameter, value) into the parameters.
+
+    Inside torch.autocast a model computes with casts that are cached until the region ends; those of the old values
+    are forgotten here.
+    """
+    for w, value in values:
+        w.copy_(value)
+    torch.clear_autocast_cache()
 
 
 def write(
@@ -22,7 +34,7 @@ def write(
     try:
         _put(layers, copies, model, batches)
     except BaseException:
-        _restore(kept)
+        overwrite(kept)
         raise
 
 
@@ -45,7 +57,7 @@ def written(
             _put(layers, copies, model, batches)
             yield
         finally:
-            _restore(kept)
+            overwrite(kept)
 
 
 def _put(
@@ -53,18 +65,10 @@ def _put(
 ) -> None:
     if batches is not None and model is None:
         raise ValueError("recalibrate needs the network: construct the method with the module, not with parameters")
-    with torch.no_grad():
-        for layer in layers:
-            layer.w.copy_(copies[layer.name])
+    overwrite((layer.w, copies[layer.name]) for layer in layers)
     if batches is not None and model is not None:
         recalibrate(model, batches)
 
 
 def _values(layers: Sequence[Layer]) -> list[tuple[Tensor, Tensor]]:
     return [(layer.w, layer.w.detach().clone()) for layer in layers]
-
-
-def _restore(kept: Sequence[tuple[Tensor, Tensor]]) -> None:
-    with torch.no_grad():
-        for w, value in kept:
-            w.copy_(value)
