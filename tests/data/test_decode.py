@@ -62,6 +62,21 @@ def test_sixteen_bits_are_scaled_and_not_cut_off() -> None:
     assert decode(_file(Image.fromarray(pixels)), "x", channels=1, size=None).tolist() == [[[0, 0, 1, 128, 255]]]
 
 
+def test_a_map_of_16_bits_goes_up_to_the_white_that_it_names() -> None:
+    for white in (4095, 65535):
+        data = f"P5 3 1 {white}\n".encode() + np.array([0, white // 2, white], ">u2").tobytes()
+        assert decode(data, "x.pgm", channels=1, size=None).tolist() == [[[0, 127, 255]]]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_pixels_without_a_white_are_refused(kind: type) -> None:
+    data = _file(Image.fromarray(np.linspace(0, 255, 64).reshape(8, 8).astype(kind)), "tiff")
+    with pytest.raises(ValueError, match=r"x\.tif cannot be read .*32 bits, and nothing tells which number is white;"):
+        decode(data, "x.tif", channels=1, size=None)
+    with pytest.raises(ValueError, match="32 bits"):
+        decode(b"Pf\n1 1\n-1.0\n" + np.float32(1).tobytes(), "x.ppm", channels=1, size=None)
+
+
 def test_four_colour_jpeg() -> None:
     data = _file(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "jpeg")
     red, green, blue = decode(data, "x", channels=3, size=None)[:, 0, 0]

@@ -4,7 +4,9 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from rvsm.data import Folder
 
@@ -52,7 +54,7 @@ def test_an_archive_gives_what_its_folder_gives(tmp_path: Path, grow: Grow, mode
 
 
 def test_an_archive_of_classes_alone(tmp_path: Path, grow: Grow) -> None:
-    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": i for kind in "ab" for i in range(10)})
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": 10 * i for kind in "ab" for i in range(10)})
     with tarfile.open(tmp_path / "mine.tar", "w") as tar:
         tar.add(root, "mine")
     assert _values(Folder(tmp_path / "mine.tar").load().test) == _values(Folder(root).load().test)
@@ -75,7 +77,7 @@ def test_classes_of_an_archive_may_have_folders_of_their_own(tmp_path: Path, gro
 def test_the_last_version_of_a_file_in_an_archive_counts(
     tmp_path: Path, grow: Grow, encoded: Callable[..., bytes], parts: tuple[str, str]
 ) -> None:
-    files = {f"{part}{kind}/{i}.png": i for part in set(parts) for kind in "ab" for i in range(10)}
+    files = {f"{part}{kind}/{i}.png": 10 * i for part in set(parts) for kind in "ab" for i in range(10)}
     root = grow(tmp_path / "mine", files)
     changed = root / parts[0] / "a" / "3.png"
     contents = changed.read_bytes()
@@ -137,12 +139,10 @@ def test_size_and_channels(tmp_path: Path, grow: Grow) -> None:
 
 
 def test_images_of_one_size_that_are_not_square_need_a_size(tmp_path: Path, encoded: Callable[..., bytes]) -> None:
-    import numpy as np
-
     for kind in "ab":
         (tmp_path / "mine" / kind).mkdir(parents=True)
         for i in range(4):
-            (tmp_path / "mine" / kind / f"{i}.png").write_bytes(encoded(np.zeros((6, 9, 3), np.uint8)))
+            (tmp_path / "mine" / kind / f"{i}.png").write_bytes(encoded(np.full((6, 9, 3), 90, np.uint8)))
     with pytest.raises(ValueError, match=r"a/0\.png has 9×6 pixels, which is not square; give size="):
         Folder(tmp_path / "mine").load()
     assert Folder(tmp_path / "mine", size=6, test_share=0.5).load().size == 6
@@ -176,6 +176,16 @@ def test_layouts_that_are_refused(tmp_path: Path, grow: Grow, files: dict[str, i
         (root / name).touch()
     with pytest.raises(ValueError, match=message):
         Folder(root, test_share=0.2).load()
+
+
+def test_images_of_16_bits_that_use_12_are_told_of(tmp_path: Path) -> None:
+    for i in range(10):
+        file = tmp_path / "mine" / "ab"[i % 2] / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), 4095, np.uint16)).save(file)
+    for _ in range(2):  # decoded, and from the cache
+        with pytest.warns(UserWarning, match="mine are nearly black: no pixel is above 15 of 255; files of 16 bits"):
+            Folder(tmp_path / "mine", test_share=0.2).load()
 
 
 def test_no_folder_and_no_images(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
     """
     try:
         with Image.open(BytesIO(data), formats=sorted(set(_FORMATS.values()))) as image:
-            _check_pixels(image)
+            _check(image)
             if size is not None:
                 image.draft(None, (size, size))  # of a large JPEG only the coarse part is decoded, several times faster
             form = _coloured(ImageOps.exif_transpose(image), "L" if channels == 1 else "RGB")
@@ -47,10 +47,12 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
 
-def _check_pixels(image: Image.Image) -> None:
+def _check(image: Image.Image) -> None:
     most = Image.MAX_IMAGE_PIXELS
     if most is not None and image.width * image.height > most:
         raise ValueError(f"{image.width}×{image.height} pixels are more than the {most} that are taken for harmless")
+    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # 16 bits have a mode of their own there
+        raise ValueError("its pixels have 32 bits, and nothing tells which number is white; save it with 8 or 16 bits")
 
 
 def _coloured(image: Image.Image, mode: str) -> Image.Image:

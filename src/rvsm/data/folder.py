@@ -1,5 +1,6 @@
 """A user's own images, in one folder for each class."""
 
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 from rvsm.data.cache import cached
 from rvsm.data.dataset import Dataset, stratified
 from rvsm.data.tree import Entry, assemble, in_archive, in_folder
+
+_DARK = 16
+"""What is left of 12 bits when they are taken for 16 and scaled to 8."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,14 @@ class Folder:
             entries = in_folder(path)
             files = [entry.contents for entry in entries if isinstance(entry.contents, Path)]
         options = {name: value for name, value in asdict(self).items() if name != "path"}
-        return cached(path, files, options, lambda: self._decode(entries, path.name))
+        dataset = cached(path, files, options, lambda: self._decode(entries, path.name))
+        if (lightest := max(int(part.images.max()) for part in (dataset.train, dataset.test))) < _DARK:
+            warnings.warn(
+                f"all images in {path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits are"
+                " taken to go up to 65535, so save images that use fewer bits with 8",
+                stacklevel=2,
+            )
+        return dataset
 
     def _decode(self, entries: Iterable[Entry], name: str) -> Dataset:
         parts, classes = assemble(entries, channels=self.channels, size=self.size)
