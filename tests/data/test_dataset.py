@@ -66,3 +66,28 @@ def test_an_impossible_share_is_refused(share: float) -> None:
 def test_inconsistent_parts_are_refused(train: Images, test: Images, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Dataset(train, test, ("one",), "toy")
+
+
+def _random(n: int, size: int) -> Dataset:
+    images = Images(torch.randint(0, 256, (n, 3, size, size), dtype=torch.uint8), torch.zeros(n).long())
+    return Dataset(images[torch.arange(10, n)], images[torch.arange(10)], ("a",), "toy")
+
+
+def test_the_fingerprint_sees_every_image_of_a_small_data_set() -> None:
+    data = _random(150, 8)
+    before = data.fingerprint()
+    for part in (data.train, data.test):
+        for image in part.images:
+            image[0, 0, 0] += 1
+            assert data.fingerprint() != before
+            image[0, 0, 0] -= 1
+    assert data.fingerprint() == before
+
+
+def test_the_fingerprint_of_a_large_data_set_is_that_of_older_runs() -> None:
+    data = _random(200, 256)
+    before = data.fingerprint()
+    data.train.images[1] += 1
+    assert data.fingerprint() == before
+    data.train.images[101] += 1
+    assert data.fingerprint() != before
