@@ -77,6 +77,28 @@ def test_an_engine_that_fails_has_its_reason_in_the_table(monkeypatch: pytest.Mo
     assert result.speedup(1) is not None
 
 
+class Tokens(nn.Module):
+    """Two inputs, of which one has whole numbers, and two results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 4), nn.Linear(20, 3)
+
+    def forward(self, words: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = self.head(self.words(words).flatten(1)) + offset
+        return scores, scores.argmax(1)
+
+
+def test_networks_of_several_inputs_that_need_not_be_floats() -> None:
+    examples = torch.randint(0, 11, (2, 5)), torch.zeros(2, 3)
+    engines = ["PyTorch", "PyTorch, channels last", "PyTorch, bfloat16", "ONNX Runtime", "OpenVINO", "rvsm"]
+    result = compare(Tokens().eval(), examples, batches=(1, 3), engines=engines, threads=1, rounds=1)
+    for m in result.measurements:
+        if m.problem is None or not m.problem.startswith("No module named"):
+            assert m.difference is not None, m.problem
+            assert m.difference < (1e-4 if m.precision == "float32" else 0.1)
+
+
 def test_precisions_are_told_apart() -> None:
     rows = (
         Measurement("PyTorch", "float32", 1, 4.0), Measurement("half", "bfloat16", 1, 2.0),

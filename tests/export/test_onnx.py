@@ -73,6 +73,32 @@ def test_a_list_of_results_that_are_numbers_is_written_and_others_are_not(tmp_pa
     assert difference < 1e-5
 
 
+class Tokens(nn.Module):
+    """Whole numbers in; floats, whole numbers and truths out, in a table, with an input that does nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(11, 4), nn.Linear(20, 3)
+
+    def forward(self, words: torch.Tensor, unused: torch.Tensor) -> dict[str, object]:
+        scores = self.head(self.words(words).flatten(1))
+        return {"scores": scores, "others": (scores.argmax(1), scores > 0), "loss": None}
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_networks_of_tokens_with_results_of_any_kind(batch: int, tmp_path: Path) -> None:
+    examples = torch.randint(0, 11, (batch, 5)), torch.zeros(batch, 2)
+    difference = to_onnx(Tokens().eval(), examples, tmp_path / "model.onnx")
+    assert difference is not None
+    assert difference < 1e-5
+    assert (tmp_path / "model.onnx").is_file()
+
+
+def test_examples_that_are_no_batches_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="must be a tensor, or a tuple of tensors"):
+        to_onnx(network().eval(), torch.tensor(1.0), tmp_path / "model.onnx")
+
+
 def test_a_model_in_train_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"in train mode \(the model itself\); call model\.eval\(\) first"):
         to_onnx(network(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")

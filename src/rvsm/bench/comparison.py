@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rvsm.bench.engines import ENGINES, OURS, Engine
+from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.bench.memory import peak_memory
 from rvsm.lowering.threads import torch_threads
 from rvsm.pages.markdown import pipe_table
+from rvsm.trials import difference, example_tuple, trial_inputs
 
 REST = 0.01  # seconds between engines: threads of the one before still spin
 BLOCK = 0.05  # seconds that an engine is given in a round, at least one run
@@ -104,10 +105,10 @@ class Comparison:
 
 def compare(
     model: nn.Module,
-    example: Tensor,
+    example: Tensor | Sequence[Tensor],
     *,
     title: str = "",
-    program: Callable[[Any], Any] | None = None,
+    program: Callable[..., Any] | None = None,
     batches: Sequence[int] = (1, 16, 64),
     engines: Sequence[str] | None = None,
     threads: int | None = None,
@@ -117,7 +118,7 @@ def compare(
 
     Args:
         model: the network in eval mode, as it is: nothing is folded for the other engines but by themselves.
-        example: a batch of any size, for the shape.
+        example: a batch of any size, or a tuple of several inputs, for the shapes; floats are replaced by random ones.
         title: the head of the table.
         program: what to measure as ours; by default ``rvsm.compile`` of the model.
         batches: the batch sizes.
@@ -132,14 +133,14 @@ def compare(
         raise ValueError(f"unknown engine {unknown[0]!r}; choose from {', '.join(ENGINES)}")
     if not batches or min(batches) < 1 or rounds < 1:
         raise ValueError("batches must be whole numbers from 1, and rounds at least 1")
-    generator = torch.Generator().manual_seed(0)
-    inputs = {b: torch.randn(b, *example.shape[1:], generator=generator) for b in sorted(set(batches))}
+    examples = example_tuple(example)
+    inputs = {b: trial_inputs(examples, b) for b in sorted(set(batches))}
     count = threads or torch.get_num_threads()
     with torch_threads(count):
         with torch.inference_mode():
-            expected = {b: model(x) for b, x in inputs.items()}
+            expected = {b: model(*x) for b, x in inputs.items()}
         largest = inputs[max(inputs)]
-        built = [_build(name, model, example, largest, threads=count, program=program) for name in names]
+        built = [_build(name, model, examples, largest, threads=count, program=program) for name in names]
         rows = [row for batch, x in inputs.items() for row in _measure(batch, x, built, expected[batch], rounds)]
     order = {name: k for k, name in enumerate(names)}
     return Comparison(title, count, tuple(sorted(rows, key=lambda m: (order[m.engine], m.batch))))
@@ -156,14 +157,14 @@ class _Built:
 
 
 def _build(
-    name: str, model: nn.Module, example: Tensor, largest: Tensor, *, threads: int,
-    program: Callable[[Any], Any] | None,
+    name: str, model: nn.Module, examples: Inputs, largest: Inputs, *, threads: int,
+    program: Callable[..., Any] | None,
 ) -> _Built:  # fmt: skip
     """Build an engine and run the largest batch once."""
 
     def first() -> Engine:
-        given = name == OURS and program is not None
-        engine = Engine(lambda x: x, program) if given else ENGINES[name].build(model, example, threads)  # type: ignore[arg-type]
+        ready = None if program is None or name != OURS else called(program)
+        engine = ready or ENGINES[name].build(model, examples, threads)
         engine.run(engine.prepare(largest))
         return engine
 
@@ -176,11 +177,11 @@ def _build(
         return _Built(name, None, problem=reason)
 
 
-def _measure(batch: int, x: Tensor, built: Sequence[_Built], expected: Any, rounds: int) -> list[Measurement]:
+def _measure(batch: int, x: Inputs, built: Sequence[_Built], expected: Any, rounds: int) -> list[Measurement]:
     engines = {item.name: item.engine for item in built if item.engine is not None}
     times: dict[str, list[float]] = {name: [] for name in engines}
     prepared = {name: engine.prepare(x) for name, engine in engines.items()}
-    differences = {name: _difference(engine.run(prepared[name]), expected) for name, engine in engines.items()}
+    differences = {name: difference(engine.run(prepared[name]), expected) for name, engine in engines.items()}
     for _ in range(rounds):
         for name, engine in engines.items():
             engine.run(prepared[name])
@@ -203,13 +204,6 @@ def _measure(batch: int, x: Tensor, built: Sequence[_Built], expected: Any, roun
         else:
             result.append(Measurement(item.name, precision, batch, problem=item.problem))
     return result
-
-
-def _difference(result: Any, expected: Any) -> float:
-    """Return the largest difference of the first output, relative to the largest output."""
-    found, wanted = (x[0] if isinstance(x, tuple | list) else x for x in (result, expected))
-    scale = max(float(wanted.abs().max()), 1e-12)
-    return float((torch.as_tensor(found).float() - wanted).abs().max()) / scale
 
 
 def _cell(value: float | None, factor: float, digits: int) -> str:

@@ -10,88 +10,99 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+Inputs = tuple[Tensor, ...]
 Run = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine with a network in it: ``prepare`` a batch once, then ``run`` it again and again."""
+    """An engine with a network in it: ``prepare`` the inputs once, then ``run`` them again and again."""
 
-    prepare: Callable[[Tensor], Any]
+    prepare: Callable[[Inputs], Any]
     run: Run
 
 
 @dataclass(frozen=True)
 class Kind:
-    """An engine to be had: ``build(model, example, threads)`` raises if it is not installed or cannot take the network.
+    """An engine to be had: ``build(model, examples, threads)`` raises if it is missing or cannot take the network.
 
     ``precision`` is what it computes in.
     """
 
-    build: Callable[[nn.Module, Tensor, int], Engine]
+    build: Callable[[nn.Module, Inputs, int], Engine]
     precision: str = "float32"
 
 
-def _same(x: Tensor) -> Tensor:
-    return x
+def _same(inputs: Inputs) -> Inputs:
+    return inputs
 
 
-def _inference(model: Callable[[Tensor], Any]) -> Run:
-    def run(x: Tensor) -> Any:
+def called(program: Callable[..., Any]) -> Engine:
+    """Return the engine of something that is called with the inputs as they are."""
+    return Engine(_same, lambda inputs: program(*inputs))
+
+
+def _inference(model: Callable[..., Any]) -> Run:
+    def run(inputs: Inputs) -> Any:
         with torch.inference_mode():
-            return model(x)
+            return model(*inputs)
 
     return run
 
 
-def _last(x: Tensor) -> Tensor:
-    return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
+def _last(inputs: Inputs) -> Inputs:
+    return tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
 
 
-def _eager(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _half(inputs: Inputs) -> Inputs:
+    return tuple(x.to(torch.bfloat16) if x.is_floating_point() else x for x in _last(inputs))
+
+
+def _eager(model: nn.Module, examples: Inputs, threads: int) -> Engine:
     return Engine(_same, _inference(model))
 
 
-def _channels_last(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _channels_last(model: nn.Module, examples: Inputs, threads: int) -> Engine:
     return Engine(_last, _inference(copy.deepcopy(model).to(memory_format=torch.channels_last)))  # type: ignore[call-overload]
 
 
-def _bfloat16(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _bfloat16(model: nn.Module, examples: Inputs, threads: int) -> Engine:
     half = copy.deepcopy(model).to(torch.bfloat16).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Engine(lambda x: _last(x).to(torch.bfloat16), _inference(half))
+    return Engine(_half, _inference(half))
 
 
-def _compiled(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _compiled(model: nn.Module, examples: Inputs, threads: int) -> Engine:
     torch._dynamo.reset()
     frozen = torch.compile(copy.deepcopy(model), dynamic=False, options={"freezing": True})
 
-    def run(x: Tensor) -> Any:
+    def run(inputs: Inputs) -> Any:
         with torch.no_grad():
-            return frozen(x)
+            return frozen(*inputs)
 
     return Engine(_same, run)
 
 
-def _onnx_file(model: nn.Module, example: Tensor, folder: str) -> Path:
+def _onnx_file(model: nn.Module, examples: Inputs, folder: str) -> Path:
     from rvsm.export import to_onnx
 
     path = Path(folder) / "model.onnx"
-    to_onnx(model, example, path, verify=False)
+    to_onnx(model, examples, path, verify=False)
     return path
 
 
-def _onnx_runtime(model: nn.Module, example: Tensor, threads: int) -> Engine:
-    from rvsm.export.onnx import onnx_session
+def _onnx_runtime(model: nn.Module, examples: Inputs, threads: int) -> Engine:
+    from rvsm.export.onnx import onnx_feed, onnx_session
 
     with tempfile.TemporaryDirectory() as folder:
-        session = onnx_session(_onnx_file(model, example, folder), threads=threads)
-    name = session.get_inputs()[0].name
-    return Engine(lambda x: x.numpy(), lambda x: session.run(None, {name: x})[0])
+        session = onnx_session(_onnx_file(model, examples, folder), threads=threads)
+    return Engine(onnx_feed, lambda feed: session.run(None, feed))
 
 
-def _openvino(precision: str) -> Callable[[nn.Module, Tensor, int], Engine]:
-    def build(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _openvino(precision: str) -> Callable[[nn.Module, Inputs, int], Engine]:
+    def build(model: nn.Module, examples: Inputs, threads: int) -> Engine:
         import openvino
+
+        from rvsm.export.onnx import onnx_feed
 
         options = {
             "INFERENCE_NUM_THREADS": threads,
@@ -100,16 +111,16 @@ def _openvino(precision: str) -> Callable[[nn.Module, Tensor, int], Engine]:
         }
         with tempfile.TemporaryDirectory() as folder:
             core = openvino.Core()
-            compiled = core.compile_model(core.read_model(_onnx_file(model, example, folder)), "CPU", options)
-        return Engine(lambda x: x.numpy(), lambda x: compiled(x)[0])
+            compiled = core.compile_model(core.read_model(_onnx_file(model, examples, folder)), "CPU", options)
+        return Engine(onnx_feed, lambda feed: list(compiled(feed).values()))
 
     return build
 
 
-def _ours(model: nn.Module, example: Tensor, threads: int) -> Engine:
+def _ours(model: nn.Module, examples: Inputs, threads: int) -> Engine:
     from rvsm.lowering import compile
 
-    return Engine(_same, compile(model, example, threads=threads))
+    return called(compile(model, examples, threads=threads))
 
 
 ENGINES: dict[str, Kind] = {

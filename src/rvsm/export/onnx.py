@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rvsm.files import replacing
+from rvsm.trials import difference, example_tuple, repeated, trial_inputs
 
 TOLERANCE = 1e-4
 
@@ -36,19 +37,18 @@ def to_onnx(
     training = [name or "the model itself" for name, module in model.named_modules() if module.training]
     if training:
         raise ValueError(f"the model is in train mode ({training[0]}); call model.eval() first")
-    examples = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
-    two = tuple(torch.cat([x, x]) if len(x) == 1 else x for x in examples)  # a batch of 1 would be taken as fixed
-    names = [f"input_{k}" for k in range(len(two))]
+    examples = example_tuple(example_input)
     with replacing(Path(path)) as temporary:
-        _export(model, two, names, str(temporary))
-        difference = _difference(model, examples, names, str(temporary)) if verify else None
-        if difference is not None and not difference <= TOLERANCE:
-            raise ValueError(f"the exported network differs by {difference:.1e} in ONNX Runtime; it was not written")
-    return difference
+        _export(model, repeated(examples, max(2, len(examples[0]))), str(temporary))  # a batch of 1 would be fixed
+        found = _verified(model, examples, str(temporary)) if verify else None
+        if found is not None and not found <= TOLERANCE:
+            raise ValueError(f"the exported network differs by {found:.1e} in ONNX Runtime; it was not written")
+    return found
 
 
-def _export(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], path: str) -> None:
+def _export(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> None:
     """Call torch's exporter without its chatter."""
+    names = [f"input_{k}" for k in range(len(examples))]
     dynamic = tuple({0: torch.export.Dim("batch")} for _ in examples)
     loggers = [logging.getLogger(name) for name in ("onnxscript", "torch.onnx")]
     levels = [logger.level for logger in loggers]
@@ -66,22 +66,21 @@ def _export(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], pa
             logger.setLevel(level)
 
 
-def _difference(model: nn.Module, examples: tuple[Tensor, ...], names: list[str], path: str) -> float:
-    """Return the largest difference of an output, relative to the largest output."""
+def _verified(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> float:
+    """Return the largest difference between the file in ONNX Runtime and the model."""
     session = onnx_session(path, threads=1)
-    generator = torch.Generator().manual_seed(0)
-    differences = []
+    results, expected = [], []
     for batch in (1, 3):
-        inputs = [torch.randn(batch, *x.shape[1:], generator=generator, dtype=x.dtype) for x in examples]
+        inputs = trial_inputs(examples, batch)
+        results.append(session.run(None, onnx_feed(inputs)))
         with torch.no_grad():
-            expected = model(*inputs)
-        several = expected if isinstance(expected, tuple | list) else (expected,)
-        results = session.run(None, {name: x.numpy() for name, x in zip(names, inputs, strict=True)})
-        for result, wanted in zip(results, several, strict=True):
-            found = torch.from_numpy(result)
-            scale = max(float(wanted.abs().max()), 1e-12)
-            differences.append(float((found - wanted).abs().max()) / scale)
-    return float(torch.tensor(differences, dtype=torch.float64).max())  # NaN if one is
+            expected.append(model(*inputs))
+    return difference(results, expected)
+
+
+def onnx_feed(inputs: Sequence[Tensor]) -> dict[str, Any]:
+    """Return inputs as a session of a file that ``to_onnx`` has written takes them."""
+    return {f"input_{k}": x.numpy() for k, x in enumerate(inputs)}
 
 
 def onnx_session(path: str | os.PathLike[str], *, threads: int) -> Any:

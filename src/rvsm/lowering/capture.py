@@ -9,6 +9,8 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
+from rvsm.trials import repeated
+
 
 @dataclass(frozen=True, eq=False)
 class Captured:
@@ -33,16 +35,12 @@ class Captured:
 
 def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
     """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1."""
-    batch = {len(example) for example in examples}
-    if len(batch) != 1 or 0 in batch:
-        raise ValueError(f"the example inputs must have one batch size, of at least 1, but have {sorted(batch)}")
-    size = max(2, batch.pop())
-    repeated = tuple(torch.cat([x] * size)[:size] if len(x) < size else x for x in examples)
-    dynamic = tuple({0: Dim("batch")} for _ in repeated)
+    several = repeated(examples, max(2, len(examples[0])))
+    dynamic = tuple({0: Dim("batch")} for _ in several)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch's own, about its own pieces
         try:
-            exported, any_batch = torch.export.export(model, repeated, dynamic_shapes=dynamic), True
+            exported, any_batch = torch.export.export(model, several, dynamic_shapes=dynamic), True
         except Exception as problem:  # torch.export has no common base for what it cannot do
             try:
                 exported, any_batch = torch.export.export(model, tuple(x[:1] for x in examples)), False

@@ -16,6 +16,7 @@ from rvsm.lowering.translate import value_shape
 from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.program import Program
+from rvsm.trials import example_tuple
 
 
 def compile(
@@ -127,7 +128,4 @@ def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tupl
     tensors = [*model.parameters(), *model.buffers()]
     if any(tensor.device.type != "cpu" for tensor in tensors):
         raise ValueError("the model must be on the CPU; call model.cpu() first")
-    examples = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
-    if not examples or not all(isinstance(x, Tensor) and x.ndim > 0 for x in examples):
-        raise TypeError("example_input must be a tensor, or a tuple of tensors, with the batch first")
-    return tuple(x.detach().to("cpu") for x in examples)
+    return example_tuple(example_input)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rvsm.lowering.threads import torch_threads
 from rvsm.runtime.jit import machine
+from rvsm.trials import repeated
 
 MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact
 LIMIT = 0.5  # seconds for one comparison
@@ -43,7 +44,7 @@ def guard(program: Callable[..., Any], model: nn.Module, examples: Sequence[Tens
 def _is_slower(
     program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int, batch: int
 ) -> bool:
-    inputs = [torch.cat([x] * -(-batch // len(x)))[:batch] for x in examples]
+    inputs = repeated(examples, batch)
     least = {"program": float("inf"), "model": float("inf")}
     begin = time.perf_counter()
     with torch.inference_mode(), torch_threads(threads):
