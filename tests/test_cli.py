@@ -58,6 +58,13 @@ class TestHelp:
         assert ended.value.code == 0
         assert re.match(r"rvsm \d+\.\d+", capsys.readouterr().out)
 
+    @pytest.mark.parametrize("words", [["train", "--run", ""], ["compare", "--runs", ""], ["resume", ""]])
+    def test_an_empty_path_is_not_the_folder_here(self, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert "expected a path but got an empty text; the folder here is written ." in capsys.readouterr().err
+
     def test_a_command_that_does_not_exist(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["trian"])

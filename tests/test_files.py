@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,22 @@ def test_a_kill_leaves_the_old_file_and_a_leftover_that_is_removed(tmp_path: Pat
 
 
 def test_leftovers_alone_are_removed(tmp_path: Path) -> None:
-    kept = {".hidden", "a.tmp", "metrics.jsonl", ".x.tmp.txt"}
-    for name in (*kept, ".a.0123.tmp"):
+    kept = {".hidden", "a.tmp", "metrics.jsonl", ".notes.tmp", ".a.0123.tmp", ".x.tmp.txt", "b.0123456789abcdef.tmp"}
+    for name in (*kept, ".a.0123456789abcdef.tmp"):
         (tmp_path / name).write_text("x")
+    (tmp_path / ".cache.0123456789abcdef.tmp").mkdir()
     remove_leftovers(tmp_path)
-    assert set(os.listdir(tmp_path)) == kept
+    assert set(os.listdir(tmp_path)) == kept | {".cache.0123456789abcdef.tmp"}
     remove_leftovers(tmp_path / "nowhere")
+
+
+def test_leftovers_of_one_name_that_nobody_is_writing(tmp_path: Path) -> None:
+    ages = {".a.0000000000000000.tmp": 100, ".a.1111111111111111.tmp": 1, ".a.b.0000000000000000.tmp": 100}
+    for name, age in ages.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    remove_leftovers(tmp_path, of="a", unchanged_for=50)
+    assert set(os.listdir(tmp_path)) == {".a.1111111111111111.tmp", ".a.b.0000000000000000.tmp"}
 
 
 def test_two_at_once_do_not_share_a_temporary_file(tmp_path: Path) -> None:

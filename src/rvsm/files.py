@@ -1,10 +1,14 @@
 """Files that are there as a whole or not at all."""
 
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 @contextmanager
@@ -23,7 +27,7 @@ def replacing(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     # A name of our own, not tempfile's, so that the file gets the permissions that the user's umask allows.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")  # what _TEMPORARY matches
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -40,10 +44,22 @@ def write_text(text: str, path: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left of files that were never finished."""
+def remove_leftovers(folder: Path, *, of: str | None = None, unchanged_for: float = 0.0) -> None:
+    """Remove what killed processes left of files that were never finished.
+
+    Args:
+        folder: where they may be.
+        of: the name that the file was to have; None for any.
+        unchanged_for: seconds; where other processes may be writing, a file that changes is theirs.
+
+    """
     for leftover in folder.glob(".*.tmp"):
-        leftover.unlink(missing_ok=True)
+        found = _TEMPORARY.fullmatch(leftover.name)
+        if found is None or of not in (None, found["target"]) or not leftover.is_file():
+            continue
+        with suppress(FileNotFoundError):  # another process may have been faster
+            if time.time() - leftover.stat().st_mtime >= unchanged_for:
+                leftover.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

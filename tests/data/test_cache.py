@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +144,18 @@ def test_a_damaged_cache_is_rebuilt(source: Path, cache: Path, damage: Callable[
     assert decoder.calls == 2
     assert again.train.images.equal(good.train.images)
     assert _only(cache).read_bytes() == contents
+
+
+def test_what_a_kill_left_of_a_cache_goes_when_nobody_is_writing_it(source: Path, cache: Path) -> None:
+    decoder = Decoder()
+    _load(source, decoder)
+    name = _only(cache).name
+    for ending, age in (("0" * 16, 7200), ("1" * 16, 60)):
+        left = cache / f".{name}.{ending}.tmp"
+        left.write_bytes(b"half")
+        os.utime(left, (time.time() - age,) * 2)
+    _load(source, decoder)
+    assert {path.name for path in cache.iterdir()} == {name, f".{name}.{'1' * 16}.tmp"}
 
 
 def test_an_open_data_set_outlives_its_cache(source: Path, cache: Path) -> None:

@@ -40,11 +40,11 @@ class TestFolder:
     def test_a_kill_while_the_folder_is_made(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "checkpoints").mkdir(parents=True)
         (tmp_path / "a" / "about.json").write_text("{}")
-        (tmp_path / "a" / ".config.toml.12.tmp").write_text("se")
+        (tmp_path / "a" / ".config.toml.0123456789abcdef.tmp").write_text("se")
         run = Run.create(tmp_path / "a", config="seed = 1", about={})
         assert run.config() == {"seed": 1}
         with locked(run.folder):
-            assert ".config.toml.12.tmp" not in os.listdir(run.folder)
+            assert ".config.toml.0123456789abcdef.tmp" not in os.listdir(run.folder)
 
     def test_damaged_texts_are_named(self, run: Run) -> None:
         (run.folder / "config.toml").write_bytes(b"\xff\xfe")
@@ -95,7 +95,8 @@ class TestLock:
         assert "another process is training in" in refused.stderr
 
     def test_leftovers_of_killed_processes_go(self, run: Run) -> None:
-        left = [run.folder / ".metrics.jsonl.ab.tmp", run.folder / "checkpoints" / ".step-1.safetensors.cd.tmp"]
+        names = (".metrics.jsonl.0123456789abcdef.tmp", "checkpoints/.step-1.safetensors.0123456789abcdef.tmp")
+        left = [run.folder / name for name in names]
         for file in left:
             file.write_text("half")
         with locked(run.folder):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
 from rvsm.cli.networks import bench, info, pack
+from rvsm.cli.paths import path
 from rvsm.cli.results import collect, results
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _train(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--run", type=Path, help="the run's folder (default: runs/NAME-sSEED)")
+    parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
     files, flags, options, helping = _split("train", words, parser)
     if len(files) > 1:
         raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
@@ -78,7 +79,7 @@ def _train(words: list[str]) -> int:
 
 def _resume(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of the run")
+    parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
     folder = parser.parse_args(words).run
     from rvsm.train import quoted, resume, summary
 
@@ -92,8 +93,8 @@ def _compare(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, each on its share of cores")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="where table and page go (default: RUNS/comparison)")
+    parser.add_argument("--runs", type=path, default=Path("runs"), help="where the runs are (default: %(default)s)")
+    parser.add_argument("--out", type=path, help="where table and page go (default: RUNS/comparison)")
     files, flags, options, helping = _split("compare", words, parser)
     if helping:
         print("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
@@ -128,8 +129,8 @@ def _report(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rvsm report", description="Write a page with a table and pictures about one run or several."
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of runs")
-    parser.add_argument("--out", type=Path, help="the folder to write to (default: that of the first run)")
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of runs")
+    parser.add_argument("--out", type=path, help="the folder to write to (default: that of the first run)")
     options = parser.parse_args(words)
     from rvsm.records import Run
     from rvsm.report import report
@@ -148,7 +149,7 @@ def _demo(words: list[str]) -> int:
         prog="rvsm demo", description="Train a small network on embedded digits by several methods, and compare them."
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the batches")
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
+    parser.add_argument("--out", type=path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
     options = parser.parse_args(words)
     from rvsm.demo import demo
 
@@ -166,7 +167,7 @@ def _theory(words: list[str]) -> int:
     parser.add_argument(
         "--quick", action="store_true", help="a smaller sweep in a quarter of the time; no picture files"
     )
-    parser.add_argument("--out", type=Path, default=Path("theory"), help="folder to write to (default: %(default)s)")
+    parser.add_argument("--out", type=path, default=Path("theory"), help="folder to write to (default: %(default)s)")
     options = parser.parse_args(words)
     from rvsm.theory.laboratory import laboratory
 

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from rvsm.cli.paths import path
+
 
 def pack(words: list[str]) -> int:
     """Write a network to a file for the sparse runtime."""
@@ -11,10 +13,10 @@ def pack(words: list[str]) -> int:
     )
     parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
     parser.add_argument(
-        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+        "--weights", type=path, help="the weights of module:callable: .safetensors, or .pt with tensors"
     )
     parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
-    parser.add_argument("--out", type=Path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
     options = parser.parse_args(words)
     from rvsm.bench import pack
 
@@ -34,7 +36,7 @@ def bench(words: list[str]) -> int:
         "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
     )
     parser.add_argument(
-        "--weights", type=Path, help="the weights of module:callable: .safetensors, or .pt with tensors"
+        "--weights", type=path, help="the weights of module:callable: .safetensors, or .pt with tensors"
     )
     parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
     parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
@@ -66,7 +68,7 @@ def bench(words: list[str]) -> int:
 def info(words: list[str]) -> int:
     """Say what is in a packed file."""
     parser = argparse.ArgumentParser(prog="rvsm info", description="Say what is in a packed file.")
-    parser.add_argument("file", type=Path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
+    parser.add_argument("file", type=path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
     options = parser.parse_args(words)
     from rvsm.runtime import describe
 

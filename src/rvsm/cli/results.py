@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from rvsm.cli.paths import path
+
 
 def collect(words: list[str]) -> int:
     """Keep finished runs as lines of a text file."""
@@ -10,9 +12,9 @@ def collect(words: list[str]) -> int:
         prog="rvsm collect",
         description="Keep finished runs as lines of a small text file, from which results are made.",
     )
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of finished runs")
     parser.add_argument(
-        "--into", type=Path, required=True, metavar="FILE.jsonl",
+        "--into", type=path, required=True, metavar="FILE.jsonl",
         help="the file; a line of the same name, options and seed is replaced",
     )  # fmt: skip
     options = parser.parse_args(words)
@@ -30,14 +32,14 @@ def results(words: list[str]) -> int:
         prog="rvsm results",
         description="Write tables.md, verdicts.json, verdicts.md and pictures from files that rvsm collect made.",
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.jsonl", help="files of results")
-    parser.add_argument("--out", type=Path, help="the folder to write to (default: that of the first file)")
+    parser.add_argument("files", nargs="+", type=path, metavar="FILE.jsonl", help="files of results")
+    parser.add_argument("--out", type=path, help="the folder to write to (default: that of the first file)")
     parser.add_argument(
-        "--docs", type=Path, nargs="+", default=[], metavar="FILE.md",
+        "--docs", type=path, nargs="+", default=[], metavar="FILE.md",
         help="rewrite the parts of documents between their comments",
     )  # fmt: skip
     parser.add_argument(
-        "--experiments", type=Path, default=Path("experiments"), metavar="DIR",
+        "--experiments", type=path, default=Path("experiments"), metavar="DIR",
         help="where the files of the experiments are (default: %(default)s)",
     )  # fmt: skip
     options = parser.parse_args(words)

@@ -22,10 +22,12 @@ from torch import Tensor
 
 from rvsm.data.dataset import Dataset
 from rvsm.data.images import Images
-from rvsm.files import replacing
+from rvsm.files import remove_leftovers, replacing
 
 _FORMAT = 1
 _TENSORS = ("train.images", "train.labels", "test.images", "test.labels")
+_ABANDONED = 3600.0
+"""Seconds after which half a cache, as large as the images, is no longer taken for one that is being written."""
 _log = logging.getLogger(__name__)
 
 
@@ -53,6 +55,8 @@ def cached(
     source = source.resolve()
     state = _fingerprint(source, files)
     readable, writable = _places(source, options)
+    for place in writable:
+        remove_leftovers(place.parent, of=place.name, unchanged_for=_ABANDONED)
     for place in readable:
         if place.is_file():
             try:
