@@ -40,11 +40,16 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
-def sparse_model(optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+def trained(optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer, rvsm.RVSM]:
     model = network()
     opt = OPTIMIZERS[optimizer](model)
     method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(opt)
     train(model, opt, 20)
+    return model, opt, method
+
+
+def sparse_model(optimizer: str) -> tuple[nn.Module, torch.optim.Optimizer]:
+    model, opt, method = trained(optimizer)
     method.finalize()
     assert 0.1 < float(torch.cat([z.flatten() for z in zeros(model).values()]).float().mean()) < 0.99
     return model, opt
@@ -60,14 +65,11 @@ def test_zeros_stay_zero_with_the_same_optimizer(optimizer: str) -> None:
 
 
 def test_zeros_stay_zero_when_the_method_was_detached_before_it_was_finalized() -> None:
-    model = network()
-    optimizer = OPTIMIZERS["sgd"](model)
-    method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(optimizer)
-    train(model, optimizer, 20)
+    model, opt, method = trained("sgd")
     method.detach()
     method.finalize()
     before = zeros(model)
-    train(model, optimizer, 50)
+    train(model, opt, 50)
     assert same(before, zeros(model))
 
 
@@ -139,10 +141,15 @@ def test_the_zeros_of_a_frozen_weight_stay_when_it_is_unfrozen() -> None:
     with torch.no_grad():
         model[3].weight[:, ::2] = 0
     model[3].weight.requires_grad_(False)
-    rvsm.keep_zeros(model)
+    support = rvsm.keep_zeros(model)
+    assert not model[3].weight.requires_grad
     model[3].weight.requires_grad_(True)
     train(model, OPTIMIZERS["sgd"](model), 5)
     assert not model[3].weight[:, ::2].any()
+    assert not model[3].weight.grad[:, ::2].any(), "clipping sees the gradients of the others only"
+    support.remove()
+    train(model, OPTIMIZERS["sgd"](model), 1)
+    assert model[3].weight.grad[:, ::2].any()
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
@@ -171,6 +178,24 @@ def test_overflowing_gradients_do_not_poison_the_zeros() -> None:
     layer(torch.tensor([[torch.inf, 1.0]])).sum().backward()
     assert layer.weight.grad is not None
     assert layer.weight.grad.tolist() == [[0.0, 1.0]]
+
+
+def test_sparse_gradients_are_masked_where_they_are() -> None:
+    """Those of an embedding, which may name a row several times."""
+    model = nn.Sequential(nn.Embedding(50, 16, sparse=True), nn.Flatten(), nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    names = ["0.weight", "2.weight"]
+    method = rvsm.RVSM(model, "l0", sparsity=0.8, steps=40, include=names).attach(optimizer)
+    for _ in range(40):
+        optimizer.zero_grad()
+        model(torch.randint(0, 50, (32, 4))).square().mean().backward()
+        optimizer.step()
+    method.finalize()
+    w = model[0].weight
+    assert w.grad.is_sparse
+    assert not w.grad.to_dense()[w == 0].any()
+    assert w.grad.to_dense()[w != 0].any()
+    assert sum(int((p == 0).sum()) for p in (w, model[2].weight)) == round(0.8 * (50 * 16 + 640))
 
 
 @pytest.mark.parametrize("shape", [(1,), (8,), (9,), (3, 5, 7, 1), (2, 3, 4, 5)])
@@ -238,10 +263,7 @@ def test_of_two_that_hold_zeros_one_may_let_go() -> None:
 
 
 def test_released_zeros_may_grow_and_be_cut_again() -> None:
-    model = network()
-    opt = OPTIMIZERS["sgd"](model)
-    method = rvsm.RVSM(model, rvsm.L0(lam=2e-3), beta=0.5).attach(opt)
-    train(model, opt, 20)
+    model, opt, method = trained("sgd")
     method.finalize()
     method.release()
     method.attach(opt)

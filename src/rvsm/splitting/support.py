@@ -6,7 +6,9 @@ parameter, whichever it is and whenever it was made, the zeros are written again
 first keeps the rest of the training clean.
 """
 
-from collections.abc import Callable, Iterable, MutableMapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,20 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from rvsm.splitting.exchange import overwrite
 from rvsm.splitting.naming import Named, select
 
-_zeros: MutableMapping[Tensor, list[Tensor]] = WeakTensorKeyDictionary()
-"""Every parameter that is held, anywhere in the process, and the masks of its zeros, one for each who holds it."""
+
+@dataclass(frozen=True, eq=False)
+class _Hold:
+    """The zeros of a parameter that one support holds, and its hook on the gradient."""
+
+    mask: Tensor
+    hook: RemovableHandle
+
+
+_holds: MutableMapping[Tensor, list[_Hold]] = WeakTensorKeyDictionary()
+"""Every parameter that is held, anywhere in the process, and how, once for each who holds it."""
 
 
 class Support:
@@ -28,28 +40,29 @@ class Support:
 
     def __init__(self, zeros: Iterable[tuple[str, Tensor, Tensor]]) -> None:
         """Zero the weights and begin to hold them; ``zeros`` are (name, parameter, mask of zeros)."""
-        self._held: dict[str, tuple[Tensor, Tensor]] = {name: (w, mask) for name, w, mask in zeros}
-        self._handles: list[RemovableHandle] = []
-        for w, mask in self._held.values():
-            with torch.no_grad():
-                w.masked_fill_(mask.to(w.device), 0)
-            if w.grad is not None:
-                w.grad.masked_fill_(mask.to(w.grad.device), 0)
-            if w.requires_grad:
-                handle = w.register_post_accumulate_grad_hook(_mask_gradient(mask))  # type: ignore[no-untyped-call]
-                self._handles.append(handle)
-            _zeros.setdefault(w, []).append(mask)
+        self._held = {name: (w, _hold(w, mask)) for name, w, mask in zeros}
         _watch_optimizers()
 
     @property
     def masks(self) -> dict[str, Tensor]:
         """The mask of zeros of each parameter."""
-        return {name: mask for name, (_, mask) in self._held.items()}
+        return {name: hold.mask for name, (_, hold) in self._held.items()}
 
     def applied(self, name: str, w: Tensor) -> Tensor:
         """Return a copy of w that is zero where zeros are held under this name."""
         mask = self.masks.get(name)
         return w.clone() if mask is None else w.masked_fill(mask.to(w.device), 0)
+
+    def apply_to(self, parameters: Mapping[str, Tensor]) -> None:
+        """Write the zeros into other parameters of the same names and shapes, without holding them there."""
+        for name, mask in self.masks.items():
+            if name not in parameters or parameters[name].shape != mask.shape:
+                found = f"one of shape {list(parameters[name].shape)}" if name in parameters else "none of that name"
+                raise ValueError(
+                    f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; give a copy or an"
+                    " average of the sparsified model"
+                )
+        overwrite((parameters[name], self.applied(name, parameters[name].detach())) for name in self.masks)
 
     def packed(self) -> dict[str, Tensor]:
         """Return the mask of zeros of each parameter, a bit for each weight."""
@@ -57,22 +70,15 @@ class Support:
 
     def clear_momentum(self, optimizer: Optimizer) -> None:
         """Clear what an optimizer remembers of the zeros."""
-        for w, mask in self._held.values():
+        for w, hold in self._held.values():
             for state in optimizer.state.get(w, {}).values():
                 if torch.is_tensor(state) and state.shape == w.shape:
-                    state.masked_fill_(mask.to(state.device), 0)
+                    state.masked_fill_(hold.mask.to(state.device), 0)
 
     def remove(self) -> None:
         """Let the weights go."""
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        for w, mask in self._held.values():
-            others = [other for other in _zeros.get(w, []) if other is not mask]
-            if others:
-                _zeros[w] = others
-            else:
-                _zeros.pop(w, None)
+        for w, hold in self._held.values():
+            _let_go(w, [hold])
 
 
 def keep_zeros(
@@ -90,13 +96,25 @@ def keep_zeros(
     >>> layer.weight.grad
     tensor([[0., 1.]])
     """
-    layers = select(model, include, exclude)
-    return Support((layer.name, layer.w, layer.w.detach() == 0) for layer in layers)
+    zeros = [(layer.name, layer.w, layer.w.detach() == 0) for layer in select(model, include, exclude)]
+    if not any(mask.any() for _, _, mask in zeros):
+        warnings.warn(
+            "keep_zeros found no zero to keep; finalize() the model first, or, if this is a copy or an average of a"
+            " sparsified model, write the zeros into it with sparsifier.apply_zeros(copy)",
+            stacklevel=2,
+        )
+    return Support(zeros)
 
 
 def is_held(w: Tensor) -> bool:
     """Return whether some support holds zeros of a parameter."""
-    return w in _zeros
+    return w in _holds
+
+
+def let_go(parameters: Iterable[Tensor]) -> None:
+    """Let all zeros of some parameters go, whoever holds them."""
+    for w in parameters:
+        _let_go(w, _holds.get(w, []))
 
 
 def pack(mask: Tensor) -> Tensor:
@@ -114,12 +132,43 @@ def unpack(packed: Tensor, like: Tensor) -> Tensor:
     return torch.empty_like(like, dtype=torch.bool).copy_(torch.from_numpy(bits).view(like.shape))
 
 
-def _mask_gradient(mask: Tensor) -> Callable[[Tensor], None]:
+@torch.no_grad()
+def _hold(w: Tensor, mask: Tensor) -> _Hold:
+    """Zero the weights under a mask, and register that and how they are held."""
+    w.masked_fill_(mask.to(w.device), 0)
+    mask_gradient = _gradient_mask(mask)
+    mask_gradient(w)
+    # A frozen parameter takes no hook, but keeps one: it has to be there when the parameter is unfrozen.
+    trains = w.requires_grad
+    w.requires_grad_(True)
+    hold = _Hold(mask, w.register_post_accumulate_grad_hook(mask_gradient))  # type: ignore[no-untyped-call]
+    w.requires_grad_(trains)
+    _holds.setdefault(w, []).append(hold)
+    return hold
+
+
+def _let_go(w: Tensor, holds: list[_Hold]) -> None:
+    """Undo `_hold`."""
+    for hold in holds:
+        hold.hook.remove()
+    if others := [hold for hold in _holds.get(w, []) if hold not in holds]:
+        _holds[w] = others
+    else:
+        _holds.pop(w, None)
+
+
+def _gradient_mask(mask: Tensor) -> Callable[[Tensor], None]:
+    """Return a hook that zeroes a parameter's gradient under a mask."""
+
     @torch.no_grad()
     def hook(w: Tensor) -> None:
-        if w.grad is not None:
-            # Not a product: a gradient that overflowed would leave NaN at a weight that has no gradient.
-            w.grad.masked_fill_(mask.to(w.grad.device), 0)
+        if w.grad is None:
+            return
+        gradient, zeros = w.grad, mask.to(w.grad.device)
+        if gradient.is_sparse:  # that of an embedding, perhaps: it has the rows that were used
+            gradient, zeros = gradient._values(), zeros[tuple(gradient._indices())]
+        # Not a product: a gradient that overflowed would leave NaN at a weight that has no gradient.
+        gradient.masked_fill_(zeros, 0)
 
     return hook
 
@@ -128,8 +177,8 @@ def _mask_gradient(mask: Tensor) -> Callable[[Tensor], None]:
 def _write_zeros(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for w in group["params"]:
-            for mask in _zeros.get(w, ()):
-                w.masked_fill_(mask.to(w.device), 0)
+            for hold in _holds.get(w, ()):
+                w.masked_fill_(hold.mask.to(w.device), 0)
 
 
 _watching: list[RemovableHandle] = []
