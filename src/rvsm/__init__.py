@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rvsm.splitting import ProxSGD as ProxSGD
     from rvsm.splitting import keep_zeros as keep_zeros
     from rvsm.splitting import recalibrate as recalibrate
+    from rvsm.splitting import release as release
 
 __version__ = "0.1.0"
 
@@ -40,7 +41,7 @@ _HOME = {
     "rvsm.groups": ["Block", "Channel", "Column", "Element", "Filter", "Row"],
     "rvsm.lowering": ["compile"],
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
-    "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate"],
+    "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate", "release"],
 }
 _MODULES = (
     "bench", "data", "export", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory", "train"

@@ -263,8 +263,6 @@ def test_zeros_that_are_held_must_be_released_before_another_method() -> None:
         second.attach(optimizer)
     first.release()
     second.attach(optimizer)
-    support = rvsm.keep_zeros(network())
-    support.remove()
 
 
 def test_a_sparsifier_cannot_be_copied() -> None:

@@ -4,6 +4,7 @@ To add one, write a file with a subclass of `Method` and add a line to `METHODS`
 """
 
 from rvsm.splitting.admm import ADMM
+from rvsm.splitting.attachment import release
 from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.magnitude import Magnitude
@@ -35,4 +36,5 @@ __all__ = [
     "Support",
     "keep_zeros",
     "recalibrate",
+    "release",
 ]

@@ -1,5 +1,6 @@
 """Weights of a model, and the optimizer whose steps a method follows."""
 
+import gc
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,8 @@ from torch.optim import Optimizer
 
 from rvsm.splitting.hooks import StepHooks, require_usable
 from rvsm.splitting.layers import Layer, require_trainable
-from rvsm.splitting.naming import Named, select, unwrap
+from rvsm.splitting.naming import Named, parameters_of, select, unwrap
+from rvsm.splitting.support import let_go
 
 _attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
 
@@ -93,6 +95,10 @@ class Attachment(ABC):
             _attached[self._optimizer].discard(self)
         self._hooks = self._optimizer = None
 
+    @abstractmethod
+    def release(self) -> None:
+        """Detach, and let go of all that is held."""
+
     @property
     def acting(self) -> list[Layer]:
         """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
@@ -117,7 +123,7 @@ class Attachment(ABC):
         """Return the present tensors by name: a wrapper or a loaded checkpoint may have replaced them."""
         if self._model is None:
             return {layer.name: layer.w for layer in self.layers}
-        parameters = dict(self._model.named_parameters(remove_duplicate=False))
+        parameters = parameters_of(self._model)
         for layer in self.layers:
             if layer.name not in parameters:
                 raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
@@ -135,12 +141,34 @@ class Attachment(ABC):
         )
 
 
+def release(model: nn.Module | Named) -> None:
+    """Let a model's weights go, whoever acts on them or holds their zeros.
+
+    For when nobody has a handle any more: the sparsifiers that act on the model are released, and the zeros that a
+    finalized one or `keep_zeros` holds may grow again. The weights stay as they are.
+    """
+    tensors = parameters_of(model).values()
+    for method in _acting_on(tensors):
+        method.release()
+    let_go(tensors)
+
+
+def _acting_on(tensors: Iterable[Tensor]) -> list[Attachment]:
+    """Return the methods that act on one of the tensors, through whichever optimizer."""
+    wanted = {id(w) for w in tensors}
+    attached = [method for methods in _attached.values() for method in methods]
+    return [method for method in attached if any(id(layer.w) in wanted for layer in method.held)]
+
+
 def _require_alone(tensors: Mapping[str, Tensor]) -> None:
-    """Raise if another method acts on one of the tensors, through whichever optimizer."""
-    for other in (other for methods in _attached.values() for other in methods):
+    """Raise if another method acts on one of the tensors."""
+    if not _acting_on(tensors.values()):
+        return
+    gc.collect()  # a method that went out of scope lives on until then, in a circle with its optimizer
+    for other in _acting_on(tensors.values()):
         acted_on = {id(layer.w) for layer in other.held}
-        if shared := [name for name, w in tensors.items() if id(w) in acted_on]:
-            raise RuntimeError(
-                f"a {other.name} is already attached that acts on {shared[0]!r}; detach it first, or give the two"
-                " methods different layers with include=[...]"
-            )
+        shared = [name for name, w in tensors.items() if id(w) in acted_on]
+        raise RuntimeError(
+            f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, or call rvsm.release(model),"
+            " or give the two methods different layers with include=[...]"
+        )

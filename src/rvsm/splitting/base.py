@@ -19,7 +19,7 @@ from rvsm.splitting.budget import Budget, Phase
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import gradient_scale
 from rvsm.splitting.layers import Layer, require_finite
-from rvsm.splitting.naming import Named
+from rvsm.splitting.naming import Named, parameters_of
 from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.statistics import measure
@@ -119,7 +119,7 @@ class Method(Attachment):
             if self._support is None and is_held(layer.w):
                 raise RuntimeError(
                     f"zeros of {layer.name!r} are held by an earlier method or by keep_zeros; before attaching another,"
-                    " call release() on the method, or remove() on what keep_zeros returned"
+                    " call release() on the method, remove() on what keep_zeros returned, or rvsm.release(model)"
                 )
         if self.budget is not None:
             self.budget.check(layers)
@@ -197,6 +197,16 @@ class Method(Attachment):
         self.memory.clear()
         for layer in self.held:
             layer.penalty = None
+
+    def apply_zeros(self, model: nn.Module | Named) -> None:
+        """Write the zeros that are fixed into another model with the same names: an average, or a copy.
+
+        An average that began before the zeros were fixed has none of its own; once it has these, averaging keeps them.
+        A model that is to be trained on needs `rvsm.keep_zeros`, too.
+        """
+        if self._support is None:
+            raise RuntimeError("no zeros are fixed yet; call apply_zeros in the phase 'heal', or after finalize()")
+        self._support.apply_to(parameters_of(model))
 
     def _fix_awaiting(self) -> None:
         if self._awaiting is not None and self.held:

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.optim.swa_utils import AveragedModel
 
 from rvsm.splitting.layers import Layer
 
@@ -15,14 +16,21 @@ Named = Iterable[tuple[str, Tensor]]
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside torch.compile's or a data-parallel wrapper, whose names a user knows."""
+    """Return the module inside torch.compile's, a data-parallel or an averaging wrapper, whose names a user knows."""
     while True:
         if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
             model = inner
-        elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel):
+        elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
             model = model.module
         else:
             return model
+
+
+def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
+    """Return all parameters by name, tied ones by each of theirs."""
+    if isinstance(model, nn.Module):
+        return dict(unwrap(model).named_parameters(remove_duplicate=False))
+    return _checked_pairs(model)
 
 
 def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
@@ -32,12 +40,10 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a pattern without wildcards
     is the name of a parameter and selects it whatever its type. From pairs of name and parameter: all of them.
     """
+    parameters = parameters_of(model)
+    eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
     if isinstance(model, nn.Module):
-        parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
-        eligible: dict[str, nn.Module | None] = dict(_eligible(unwrap(model)))
-    else:
-        parameters = _checked_pairs(model)
-        eligible = dict.fromkeys(parameters)
+        eligible = dict(_eligible(unwrap(model)))
     patterns = None if include is None else _patterns("include", include)
     chosen = list(eligible)
     if patterns is not None:
