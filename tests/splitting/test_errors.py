@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -181,19 +182,39 @@ def test_complex_weights_are_refused() -> None:
         rvsm.RVSM([("w", w)], L0, beta=0.1).attach(torch.optim.SGD([w], lr=0.1))
 
 
-def test_shards_are_refused() -> None:
-    """A part of a tensor has no quantiles; the real thing, a DTensor on a mesh of one process."""
-    from torch.distributed import destroy_process_group, init_process_group
+@pytest.fixture
+def one_process() -> Iterator[None]:
+    """A process group of one process: what is sharded over it is a shard all the same."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_process")
+def test_distributed_tensors_are_refused() -> None:
+    """A part of a tensor has no quantiles."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import distribute_tensor
 
-    init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        w = nn.Parameter(distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,))))
-        with pytest.raises(ValueError, match=r"'w' is a DTensor.*DistributedDataParallel instead of FSDP"):
-            rvsm.RVSM([("w", w)], L0, beta=0.1).attach(torch.optim.SGD([w], lr=0.1))
-    finally:
-        destroy_process_group()
+    w = nn.Parameter(distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,))))
+    with pytest.raises(ValueError, match=r"'w' is a DTensor.*DistributedDataParallel instead of FSDP"):
+        rvsm.RVSM([("w", w)], L0, beta=0.1)
+
+
+@pytest.mark.usefixtures("one_process")
+@pytest.mark.filterwarnings("ignore")  # FSDP's own: it is deprecated, and one process is not what it is made for
+@pytest.mark.parametrize("use_orig_params", [False, True])
+def test_fully_sharded_models_are_refused(use_orig_params: bool) -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    model = network()
+    early = rvsm.RVSM(model, L0, beta=0.1)
+    sharded = FullyShardedDataParallel(model, use_orig_params=use_orig_params, device_id=torch.device("cpu"))
+    refused = "is a shard of FullyShardedDataParallel.*DistributedDataParallel instead of FSDP"
+    with pytest.raises(ValueError, match=refused):
+        rvsm.RVSM(sharded, L0, beta=0.1)
+    with pytest.raises(ValueError, match=refused):
+        early.attach(torch.optim.SGD(sharded.parameters(), lr=0.1))
 
 
 @pytest.mark.parametrize("make", [lambda m: rvsm.RVSM(m, L0, beta=10.0), lambda m: rvsm.ADMM(m, L0, rho=10.0)])

@@ -132,13 +132,19 @@ def require_finite(layer: Layer) -> None:
         )
 
 
-def require_trainable(name: str, w: Tensor) -> None:
-    """Raise for tensors that cannot be pulled: types too short for small steps, and shards of a distributed tensor."""
-    if hasattr(w, "to_local"):
+def require_whole(name: str, w: Tensor) -> None:
+    """Raise for shards: a DTensor, or what FullyShardedDataParallel makes of a parameter, which it marks."""
+    if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
+        kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
         raise ValueError(
-            f"{name!r} is a {type(w).__name__}, of which this process holds only a part, and a threshold needs the"
-            " quantiles of all; train with DistributedDataParallel instead of FSDP"
+            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles of"
+            " all; train with DistributedDataParallel instead of FSDP"
         )
+
+
+def require_trainable(name: str, w: Tensor) -> None:
+    """Raise for tensors that cannot be pulled: shards, and types too short for small steps."""
+    require_whole(name, w)
     if w.is_complex():
         raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
     if w.dtype not in (torch.float32, torch.float64):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.optim.swa_utils import AveragedModel
 
-from rvsm.splitting.layers import Layer
+from rvsm.splitting.layers import Layer, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
 """Pairs of a name and a parameter."""
@@ -27,10 +27,14 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
-    """Return all parameters by name, tied ones by each of theirs."""
+    """Return all parameters by name, tied ones by each of theirs; raise if there are shards among them."""
     if isinstance(model, nn.Module):
-        return dict(unwrap(model).named_parameters(remove_duplicate=False))
-    return _checked_pairs(model)
+        parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
+    else:
+        parameters = _checked_pairs(model)
+    for name, w in parameters.items():
+        require_whole(name, w)
+    return parameters
 
 
 def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
