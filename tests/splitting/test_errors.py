@@ -292,13 +292,6 @@ def test_a_sparsifier_cannot_be_copied() -> None:
             duplicate(rvsm.RVSM(network(), L0, beta=0.1))
 
 
-def test_weights_computed_from_others_are_named() -> None:
-    model = nn.Sequential(torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 2))
-    with pytest.warns(UserWarning, match=r"'0\.weight' is computed from other parameters"):
-        method = rvsm.RVSM(model, L0, beta=0.1)
-    assert [layer.name for layer in method.layers] == ["1.weight"]
-
-
 def test_finalizing_twice_and_unknown_outputs() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -1,8 +1,11 @@
 """Which weights are sparsified, and how their memory and their groups are seen."""
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 
 import rvsm
 from rvsm.splitting.naming import select
@@ -26,6 +29,10 @@ class Everything(nn.Module):
         self.linear = nn.Linear(4, 3)
         self.attention = nn.MultiheadAttention(4, 2, add_bias_kv=True)
         self.cross = nn.MultiheadAttention(4, 2, kdim=6, vdim=5)
+        self.lstm = nn.LSTM(4, 3, proj_size=2)
+        self.gru = nn.GRU(4, 3, num_layers=2, bidirectional=True)
+        self.rnn = nn.RNN(4, 3, bias=False)
+        self.lstm_cell, self.gru_cell, self.rnn_cell = nn.LSTMCell(4, 3), nn.GRUCell(4, 3), nn.RNNCell(4, 3)
         self.embedding = nn.Embedding(10, 4)
         self.batch = nn.BatchNorm2d(4)
         self.layer = nn.LayerNorm([4, 4])
@@ -49,6 +56,13 @@ def test_the_type_rule() -> None:
         "cross.k_proj_weight",
         "cross.v_proj_weight",
         "cross.out_proj.weight",
+        "lstm.weight_ih_l0",
+        "lstm.weight_hh_l0",
+        "lstm.weight_hr_l0",
+        *(f"gru.weight_{kind}_l{i}{way}" for i in (0, 1) for way in ("", "_reverse") for kind in ("ih", "hh")),
+        "rnn.weight_ih_l0",
+        "rnn.weight_hh_l0",
+        *(f"{cell}_cell.weight_{kind}" for cell in ("lstm", "gru", "rnn") for kind in ("ih", "hh")),
     ]
 
 
@@ -85,6 +99,29 @@ def test_include_and_exclude_are_patterns_on_names() -> None:
 def test_a_pattern_that_matches_nothing_is_an_error(argument: str) -> None:
     with pytest.raises(ValueError, match=rf"{argument}: 'convolution\*' matches no weight"):
         names(Everything(), **{argument: ["conv*", "convolution*"]})
+
+
+def test_a_pattern_that_matches_other_kinds_only_says_so() -> None:
+    said = r"include: 'embed\*' matches no weight of convolutions.* write the full names: embedding\.weight$"
+    with pytest.raises(ValueError, match=said):
+        names(Everything(), include=["conv*", "embed*"])
+
+
+COMPUTED = {
+    "weight": lambda: parametrizations.weight_norm(nn.Linear(8, 8)),
+    "in_proj_weight": lambda: parametrizations.weight_norm(nn.MultiheadAttention(8, 2), "in_proj_weight"),
+    "weight_hh_l0": lambda: prune.random_unstructured(nn.LSTM(8, 8), "weight_hh_l0", 0.5),
+    "weight_ih": lambda: parametrizations.spectral_norm(nn.GRUCell(8, 8), "weight_ih"),
+}
+
+
+@pytest.mark.parametrize("weight", COMPUTED)
+def test_weights_computed_from_others_are_named_and_left_as_they_are(weight: str) -> None:
+    model = nn.Sequential(COMPUTED[weight](), nn.Linear(8, 8))
+    before = copy.deepcopy(model.state_dict())
+    with pytest.warns(UserWarning, match=rf"'0\.{weight}' is computed from other parameters"):
+        assert f"0.{weight}" not in names(model)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("argument", ["include", "exclude"])

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
+from inspect import getattr_static
 
 import torch
 from torch import Tensor, nn
@@ -40,9 +41,10 @@ def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
 def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
     """Return the tensors to sparsify.
 
-    From a module: the weights of convolutions, linear layers and attention projections, never biases and norms. A tied
-    weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a pattern without wildcards
-    is the name of a parameter and selects it whatever its type. From pairs of name and parameter: all of them.
+    From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases and
+    norms. A tied weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a pattern
+    without wildcards is the name of a parameter and selects it whatever its type. From pairs of name and parameter:
+    all of them.
     """
     parameters = parameters_of(model)
     eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
@@ -78,8 +80,8 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
             )
     if not layers:
         raise ValueError(
-            "found no weights to sparsify: expected convolutions, linear layers or attention projections"
-            f" among {_sample(parameters)}; name the parameters with include=[...]"
+            f"found no weights to sparsify: expected some of {_KINDS} among {_sample(parameters)};"
+            " name the parameters with include=[...]"
         )
     return list(layers.values())
 
@@ -94,20 +96,30 @@ def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, 
         yield from ((name, pattern) for name in matched)
 
 
+_KINDS = "convolutions, linear or recurrent layers or attention projections"
+
+
+def _weights(module: nn.Module) -> list[str]:
+    """Return the names of a module's weights, by the rule of types, whether they are there as parameters or not."""
+    if isinstance(module, _ConvNd | nn.Linear):
+        return ["weight"]
+    if isinstance(module, nn.MultiheadAttention):
+        return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
+    if isinstance(module, nn.RNNBase):  # input to hidden, hidden to hidden, projection; of each layer and direction
+        return [name for name in module._flat_weights_names if name.startswith("weight")]
+    if isinstance(module, nn.RNNCellBase):
+        return ["weight_ih", "weight_hh"]
+    return []
+
+
 def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the names of the weights that the type rule selects, with their modules."""
+    """Yield the names of the weights that the rule of types selects, with their modules."""
     for prefix, module in model.named_modules(remove_duplicate=False):
-        if isinstance(module, _ConvNd | nn.Linear):
-            weights = ["weight"]
-        elif isinstance(module, nn.MultiheadAttention):
-            weights = ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
-        else:
-            continue
-        for weight in weights:
+        for weight in _weights(module):
             name = f"{prefix}.{weight}" if prefix else weight
             if module._parameters.get(weight) is not None:
                 yield name, module
-            elif weight == "weight":
+            elif getattr_static(module, weight, None) is not None:  # not getattr: spectral_norm would move on
                 warnings.warn(
                     f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not"
                     " sparsified; remove the parametrization first, or name its parts with include=[...]",
@@ -141,8 +153,14 @@ def _patterns(argument: str, patterns: Iterable[str]) -> list[str]:
 
 def _require_match(argument: str, patterns: list[str], names: list[str], parameters: Mapping[str, Tensor]) -> None:
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ValueError(f"{argument}: {pattern!r} matches no weight; the parameters are {_sample(parameters)}")
+        if any(fnmatchcase(name, pattern) for name in names):
+            continue
+        if others := [name for name in parameters if fnmatchcase(name, pattern)]:
+            raise ValueError(
+                f"{argument}: {pattern!r} matches no weight of {_KINDS}, and a pattern selects no others;"
+                f" write the full names: {_sample(others)}"
+            )
+        raise ValueError(f"{argument}: {pattern!r} matches no weight; the parameters are {_sample(parameters)}")
 
 
 def _sample(names: Iterable[str]) -> str:
