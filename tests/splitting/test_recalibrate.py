@@ -2,6 +2,7 @@
 
 import copy
 import random
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 import rvsm
@@ -247,6 +249,69 @@ def test_forms_of_batches(form: str) -> None:
     inputs = batches([10, 6])
     rvsm.recalibrate(model, [FORMS[form](x) for x in inputs])
     assert_statistics(model.body, literal(model.body, inputs))
+
+
+class OfTwo(nn.Module):
+    """Two inputs, and an option that no batch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = network()
+
+    def forward(self, left: Tensor, right: Tensor, scale: float = 1.0, *, verbose: bool = False) -> Tensor:
+        return self.body(scale * (left + right))
+
+
+class OfAnything(OfTwo):
+    def forward(self, **inputs: Tensor) -> Tensor:
+        return super().forward(inputs["left"], inputs["right"]) + 0 * inputs["labels"].sum()
+
+
+OF_TWO: dict[str, tuple[type[nn.Module], Callable[[Tensor], Any]]] = {
+    "inputs alone": (OfTwo, lambda x: (x, 2 * x)),
+    "inputs, then labels": (OfTwo, lambda x: [x, 2 * x, torch.zeros(len(x))]),
+    "dict": (OfTwo, lambda x: {"left": x, "right": 2 * x}),
+    "dict with labels": (OfTwo, lambda x: {"labels": torch.zeros(len(x)), "right": 2 * x, "left": x, "name": "a"}),
+    "a mapping that is no dict": (OfTwo, lambda x: UserDict(left=x, right=2 * x)),
+    "dict for anything": (OfAnything, lambda x: {"labels": torch.zeros(len(x)), "right": 2 * x, "left": x}),
+}
+
+
+@pytest.mark.parametrize("form", OF_TWO)
+@pytest.mark.parametrize("wrap", [lambda m: m, nn.DataParallel, AveragedModel], ids=["bare", "parallel", "average"])
+def test_networks_of_two_inputs(form: str, wrap: Callable[[nn.Module], nn.Module]) -> None:
+    kind, of = OF_TWO[form]
+    model = kind()
+    inputs = batches([10, 6])
+    wrapped = wrap(model)
+    rvsm.recalibrate(wrapped, [of(x) for x in inputs])
+    body = getattr(wrapped, "module", wrapped).body
+    assert_statistics(body, literal(body, [3 * x for x in inputs]))
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [torch.zeros(4, 3, 6, 6), (torch.zeros(4, 3, 6, 6),), {"left": torch.zeros(4, 3, 6, 6), "labels": torch.zeros(4)}],
+    ids=["tensor", "tuple", "dict"],
+)
+def test_a_batch_without_an_input_is_told_what_is_missing(batch: Any) -> None:
+    said = r"expects batches that begin with the inputs of forward\(left.*missing a required argument: 'right'"
+    with pytest.raises(TypeError, match=said):
+        rvsm.recalibrate(OfTwo(), [batch])
+
+
+def test_a_batch_without_a_tensor_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"expects batches of tensors, \(input, …\) or dicts but got str"):
+        rvsm.recalibrate(network(), ["image.png"])
+
+
+def test_an_error_of_the_network_itself_is_passed_on() -> None:
+    class Faulty(OfTwo):
+        def forward(self, left: Tensor, right: Tensor) -> Tensor:  # type: ignore[override]
+            raise TypeError("an error of its own")
+
+    with pytest.raises(TypeError, match=r"^an error of its own$"):
+        rvsm.recalibrate(Faulty(), [batches([4, 4])])
 
 
 def test_one_tensor_is_one_batch() -> None:

@@ -8,6 +8,7 @@ import random
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from rvsm.modes import modes_kept
 from rvsm.splitting.naming import unwrap
 
 Batches = Iterable[Any]
-"""Batches of inputs: tensors, or tuples that begin with the input, or dicts of keyword arguments."""
+"""Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by the names of forward."""
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
@@ -38,7 +39,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
 
     Args:
         model: the network.
-        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch.
+        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. Of a tuple the
+            network gets as many as its ``forward`` needs, of a dict those that it has a name for.
         examples: stop after this many; two thousand are enough.
 
     >>> model = nn.BatchNorm1d(1)
@@ -95,16 +97,38 @@ def _restore(kept: Mapping[_BatchNorm, Sequence[tuple[Tensor, Tensor]]], norms: 
 
 def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:
     """Run one batch and return how many examples it had."""
-    if isinstance(batch, dict):
-        inputs = {key: _to(value, device) for key, value in batch.items()}
-        model(**inputs)
-        first = next(iter(inputs.values()))
-    else:
-        first = _to(batch[0] if isinstance(batch, tuple | list) else batch, device)
-        model(first)
-    if not torch.is_tensor(first):
+    args, kwargs = _inputs(model, batch)
+    args, kwargs = [_to(x, device) for x in args], {key: _to(x, device) for key, x in kwargs.items()}
+    tensors = [x for x in (*args, *kwargs.values()) if torch.is_tensor(x)]
+    if not tensors:
         raise TypeError(f"recalibrate expects batches of tensors, (input, …) or dicts but got {type(batch).__name__}")
-    return int(first.shape[0])
+    model(*args, **kwargs)
+    return int(tensors[0].shape[0])
+
+
+def _inputs(model: nn.Module, batch: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments for the network that a batch has; what else it has is for the loss.
+
+    Of a tuple they are the first ones, as many as forward needs; of a dict those that forward has a name for.
+    """
+    forward = signature(unwrap(model).forward)
+    if isinstance(batch, Mapping):
+        anything = any(p.kind is p.VAR_KEYWORD for p in forward.parameters.values())
+        args, kwargs = [], {key: x for key, x in batch.items() if anything or key in forward.parameters}
+    elif isinstance(batch, tuple | list):
+        places = [p for p in forward.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        needed = sum(p.default is p.empty for p in places)
+        args, kwargs = list(batch[: max(needed, 1)]), {}
+    else:
+        args, kwargs = [batch], {}
+    try:
+        forward.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"recalibrate expects batches that begin with the inputs of forward{forward}, or dicts that have them by"
+            f" name, but for this {type(batch).__name__} there is {error}; pass a generator of such dicts"
+        ) from None
+    return args, kwargs
 
 
 def _to(value: Any, device: torch.device) -> Any:
