@@ -40,9 +40,8 @@ def trained(finalized: bool) -> tuple[nn.Sequential, rvsm.RVSM, AveragedModel]:
 
 
 def same_zeros(model: nn.Module, other: nn.Module) -> bool:
-    return all(
-        torch.equal(p == 0, q == 0) for p, q in zip(model.parameters(), other.parameters(), strict=True) if p.dim() > 1
-    )
+    pairs = zip(model.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(p == 0, q == 0) for p, q in pairs if p.dim() > 1)
 
 
 @pytest.mark.parametrize("finalized", [False, True])
@@ -86,7 +85,7 @@ def test_zeros_that_are_not_fixed_yet_are_refused() -> None:
     ("other", "found"),
     [
         (nn.Sequential(nn.Linear(20, 30)), "none of that name"),
-        (nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), r"one of shape \[5, 30\]"),
+        (nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 5)), r"\[5, 30\]"),
     ],
 )
 def test_another_model_is_refused_and_left_as_it_is(other: nn.Module, found: str) -> None:

@@ -66,7 +66,8 @@ def test_a_dense_checkpoint_is_cut_when_it_is_finalized(method: str, saved_at: i
     with pytest.warns(UserWarning, match=OVERWRITTEN):
         sparsifier.finalize()
     assert zeros(model) == WANTED
-    assert all(w.equal(best[f"{i}.weight"].masked_fill(w == 0, 0)) for i, w in zip((0, 2), weights(model), strict=True))
+    for w, loaded in zip(weights(model), (best["0.weight"], best["2.weight"]), strict=True):
+        assert torch.equal(w, loaded.masked_fill(w == 0, 0))
     train(model, adamw(model), 3)
     assert zeros(model) == WANTED, "they are held in the present tensors"
 
@@ -101,6 +102,18 @@ def test_an_average_of_all_weights_is_cut_when_it_is_finalized() -> None:
     with pytest.warns(UserWarning, match=OVERWRITTEN):
         sparsifier.finalize()
     assert all(torch.equal(w == 0, mask) for w, mask in zip(weights(model), trained, strict=True))
+
+
+def test_a_layer_that_is_frozen_while_it_heals_is_cut_again_and_counted_in_the_warning() -> None:
+    model = network()
+    optimizer = adamw(model)
+    sparsifier = METHODS["rvsm"](model).attach(optimizer)
+    train(model, optimizer, STEPS)
+    gone = int((model[0].weight == 0).sum())
+    model[0].weight.requires_grad_(False).fill_(1.0)
+    with pytest.warns(UserWarning, match="frozen"), pytest.warns(UserWarning, match=f"^{gone} {OVERWRITTEN}"):
+        sparsifier.finalize()
+    assert zeros(model) == WANTED
 
 
 def test_pruning_that_ends_early_counts_the_zeros_it_has_fixed() -> None:

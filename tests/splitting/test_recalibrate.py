@@ -278,7 +278,7 @@ OF_TWO: dict[str, tuple[type[nn.Module], Callable[[Tensor], Any]]] = {
 
 
 @pytest.mark.parametrize("form", OF_TWO)
-@pytest.mark.parametrize("wrap", [lambda m: m, nn.DataParallel, AveragedModel], ids=["bare", "parallel", "average"])
+@pytest.mark.parametrize("wrap", [lambda m: m, nn.DataParallel, AveragedModel], ids=["bare", "parallel", "mean"])
 def test_networks_of_two_inputs(form: str, wrap: Callable[[nn.Module], nn.Module]) -> None:
     kind, of = OF_TWO[form]
     model = kind()
@@ -289,15 +289,11 @@ def test_networks_of_two_inputs(form: str, wrap: Callable[[nn.Module], nn.Module
     assert_statistics(body, literal(body, [3 * x for x in inputs]))
 
 
-@pytest.mark.parametrize(
-    "batch",
-    [torch.zeros(4, 3, 6, 6), (torch.zeros(4, 3, 6, 6),), {"left": torch.zeros(4, 3, 6, 6), "labels": torch.zeros(4)}],
-    ids=["tensor", "tuple", "dict"],
-)
-def test_a_batch_without_an_input_is_told_what_is_missing(batch: Any) -> None:
+@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x,), lambda x: {"left": x, "labels": x}])
+def test_a_batch_without_an_input_is_told_what_is_missing(form: Callable[[Tensor], Any]) -> None:
     said = r"expects batches that begin with the inputs of forward\(left.*missing a required argument: 'right'"
     with pytest.raises(TypeError, match=said):
-        rvsm.recalibrate(OfTwo(), [batch])
+        rvsm.recalibrate(OfTwo(), [form(x) for x in batches([4])])
 
 
 def test_a_batch_without_a_tensor_is_refused() -> None:

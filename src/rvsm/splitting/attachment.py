@@ -169,6 +169,6 @@ def _require_alone(tensors: Mapping[str, Tensor]) -> None:
         acted_on = {id(layer.w) for layer in other.held}
         shared = [name for name, w in tensors.items() if id(w) in acted_on]
         raise RuntimeError(
-            f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, or call rvsm.release(model),"
-            " or give the two methods different layers with include=[...]"
+            f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, call"
+            " rvsm.release(model), or give the two methods different layers with include=[...]"
         )

@@ -201,8 +201,8 @@ class Method(Attachment):
     def apply_zeros(self, model: nn.Module | Named) -> None:
         """Write the zeros that are fixed into another model with the same names: an average, or a copy.
 
-        An average that began before the zeros were fixed has none of its own; once it has these, averaging keeps them.
-        A model that is to be trained on needs `rvsm.keep_zeros`, too.
+        An average that began before the zeros were fixed has none of its own; once it has these, averaging keeps
+        them. A model that is to be trained on needs `rvsm.keep_zeros`, too.
         """
         if self._support is None:
             raise RuntimeError("no zeros are fixed yet; call apply_zeros in the phase 'heal', or after finalize()")
@@ -291,13 +291,12 @@ class Method(Attachment):
                 f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
                 f" {', '.join(late[:5])}"
             )
-        if self._support is not None and (
-            grown := sum(int((layer.w != self._copy(layer)).sum()) for layer in self.acting)
-        ):
+        on_support = [] if self._support is None else self.layers
+        if grown := sum(int((layer.w != self._copy(layer)).sum()) for layer in on_support):
             yield (
-                f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was loaded"
-                " after the zeros were fixed; they are set to zero now, without healing; train on, or load the"
-                " sparsifier's state_dict() that belongs to the weights"
+                f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was"
+                " loaded after the zeros were fixed; they are set to zero now, without healing; train on, or load"
+                " the sparsifier's state_dict() that belongs to the weights"
             )
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
@@ -337,7 +336,7 @@ class Method(Attachment):
         return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
 
     def _checked(self) -> list[Layer]:
-        """Return the layers to act on, with the model's present tensors, after making sure that they hold numbers."""
+        """Return the layers to act on, with the model's present tensors, which are made sure to hold numbers."""
         if not self.held:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
         tensors = self.look_up()

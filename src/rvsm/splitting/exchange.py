@@ -15,8 +15,8 @@ from rvsm.splitting.recalibrate import Batches, buffers_kept, random_state_kept,
 def overwrite(values: Iterable[tuple[Tensor, Tensor]]) -> None:
     """Write (parameter, value) into the parameters.
 
-    Inside torch.autocast a model computes with casts that are cached until the region ends; those of the old values
-    are forgotten here.
+    Inside torch.autocast a model computes with casts that are cached until the region ends; those of the old
+    values are forgotten here.
     """
     for w, value in values:
         w.copy_(value)

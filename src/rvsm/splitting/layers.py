@@ -137,8 +137,8 @@ def require_whole(name: str, w: Tensor) -> None:
     if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
         kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
         raise ValueError(
-            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles of"
-            " all; train with DistributedDataParallel instead of FSDP"
+            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles"
+            " of all; train with DistributedDataParallel instead of FSDP"
         )
 
 

@@ -17,7 +17,7 @@ Named = Iterable[tuple[str, Tensor]]
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside torch.compile's, a data-parallel or an averaging wrapper, whose names a user knows."""
+    """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
     while True:
         if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
             model = inner
@@ -41,10 +41,10 @@ def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
 def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
     """Return the tensors to sparsify.
 
-    From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases and
-    norms. A tied weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a pattern
-    without wildcards is the name of a parameter and selects it whatever its type. From pairs of name and parameter:
-    all of them.
+    From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases
+    and norms. A tied weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a
+    pattern without wildcards is the name of a parameter and selects it whatever its type. From pairs of name and
+    parameter: all of them.
     """
     parameters = parameters_of(model)
     eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
@@ -100,12 +100,12 @@ _KINDS = "convolutions, linear or recurrent layers or attention projections"
 
 
 def _weights(module: nn.Module) -> list[str]:
-    """Return the names of a module's weights, by the rule of types, whether they are there as parameters or not."""
+    """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
     if isinstance(module, _ConvNd | nn.Linear):
         return ["weight"]
     if isinstance(module, nn.MultiheadAttention):
         return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
-    if isinstance(module, nn.RNNBase):  # input to hidden, hidden to hidden, projection; of each layer and direction
+    if isinstance(module, nn.RNNBase):  # from input and hidden, and the projection; of each layer and direction
         return [name for name in module._flat_weights_names if name.startswith("weight")]
     if isinstance(module, nn.RNNCellBase):
         return ["weight_ih", "weight_hh"]

@@ -20,7 +20,7 @@ from rvsm.modes import modes_kept
 from rvsm.splitting.naming import unwrap
 
 Batches = Iterable[Any]
-"""Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by the names of forward."""
+"""Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by forward's names."""
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
@@ -39,8 +39,8 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
 
     Args:
         model: the network.
-        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. Of a tuple the
-            network gets as many as its ``forward`` needs, of a dict those that it has a name for.
+        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. Of a tuple
+            the network gets as many as its ``forward`` needs, of a dict those that it has a name for.
         examples: stop after this many; two thousand are enough.
 
     >>> model = nn.BatchNorm1d(1)
@@ -125,8 +125,8 @@ def _inputs(model: nn.Module, batch: Any) -> tuple[list[Any], dict[str, Any]]:
         forward.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(
-            f"recalibrate expects batches that begin with the inputs of forward{forward}, or dicts that have them by"
-            f" name, but for this {type(batch).__name__} there is {error}; pass a generator of such dicts"
+            f"recalibrate expects batches that begin with the inputs of forward{forward}, or dicts that have them"
+            f" by name, but this {type(batch).__name__} does not fit: {error}; pass a generator of such dicts"
         ) from None
     return args, kwargs
 

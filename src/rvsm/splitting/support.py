@@ -56,11 +56,11 @@ class Support:
     def apply_to(self, parameters: Mapping[str, Tensor]) -> None:
         """Write the zeros into other parameters of the same names and shapes, without holding them there."""
         for name, mask in self.masks.items():
-            if name not in parameters or parameters[name].shape != mask.shape:
-                found = f"one of shape {list(parameters[name].shape)}" if name in parameters else "none of that name"
+            found = list(parameters[name].shape) if name in parameters else "none of that name"
+            if found != list(mask.shape):
                 raise ValueError(
-                    f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; give a copy or an"
-                    " average of the sparsified model"
+                    f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; give a copy or"
+                    " an average of the sparsified model"
                 )
         overwrite((parameters[name], self.applied(name, parameters[name].detach())) for name in self.masks)
 
@@ -99,8 +99,8 @@ def keep_zeros(
     zeros = [(layer.name, layer.w, layer.w.detach() == 0) for layer in select(model, include, exclude)]
     if not any(mask.any() for _, _, mask in zeros):
         warnings.warn(
-            "keep_zeros found no zero to keep; finalize() the model first, or, if this is a copy or an average of a"
-            " sparsified model, write the zeros into it with sparsifier.apply_zeros(copy)",
+            "keep_zeros found no zero to keep; finalize() the model first, or, if this is a copy or an average of"
+            " a sparsified model, write the zeros into it with sparsifier.apply_zeros(copy)",
             stacklevel=2,
         )
     return Support(zeros)
