@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rvsm.config import read_config
+from rvsm.config import config_of, read_config
 from rvsm.config.sections import CHOICES
 
 TARGET = ["--budget.sparsity", "0.9"]
@@ -73,6 +73,21 @@ class TestTypos:
         file = write(tmp_path, "[training]\nepoch = 3\n[budget]\nsparsity = 0.9")
         with pytest.raises(ValueError, match=r"experiment\.toml: unknown key 'training\.epoch'.*'training\.epochs'"):
             read_config(file)
+
+    def test_the_file_is_named_whatever_is_wrong_with_it(self, tmp_path: Path) -> None:
+        file = write(tmp_path, "[training]\nepochs = 'x'\n[budget]\nsparsity = 0.9")
+        with pytest.raises(ValueError, match=r"experiment\.toml: training\.epochs must be a whole number but is 'x'"):
+            read_config(file)
+        file = write(tmp_path, "[budget]\nsparsity = 90")
+        with pytest.raises(ValueError, match=r"experiment\.toml: \[budget\] sparsity must be"):
+            read_config(file)
+        with pytest.raises(ValueError, match=r"experiment\.toml with --seed x: seed must be"):
+            read_config(file, ["--seed", "x"])
+
+    def test_the_file_of_a_run_is_named(self) -> None:
+        file = Path("runs/a/config.toml")
+        with pytest.raises(ValueError, match=r"^runs/a/config\.toml: budget\.sparsity is missing: .*; put back what"):
+            config_of({"budget": {"ramp": 0.1}}, file)
 
     def test_a_key_of_another_entry(self) -> None:
         text = refused(*TARGET, "--optimizer.betas", "[0.9, 0.99]")

@@ -1,9 +1,14 @@
+import math
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-from rvsm.config import as_toml, config_of, help_of, read_config
+from rvsm.config import as_toml, config_of, differences, help_of, read_config
+from rvsm.models import find_callable
 
 TARGET = ["--budget.sparsity", "0.9"]
 
@@ -74,3 +79,136 @@ number = 3
         assert "is a int" in refused(*TARGET, "--model.name", "own_model_three:number")
         assert "there is no module 'own_model_nowhere'" in refused(*TARGET, "--model.name", "own_model_nowhere:small")
         assert "or your own as module:callable" in refused(*TARGET, "--model.name", "smal")
+
+
+KINDS = """
+from __future__ import annotations
+
+import enum
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Callable
+
+from torch import float32, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+class Kind(enum.Enum):
+    WIDE = "w"
+    DEEP = "d"
+
+def typed(
+    kind: Kind = Kind.WIDE,
+    path: Path = Path("a"),
+    widths: tuple[int, ...] = (8, 16),
+    some: set[int] = {1, 2},
+    most: float = float("inf"),
+    deep: dict[str, float] = {"a": 1.0},
+    seen: Sequence[int] = (3,),
+):
+    return kind, path, widths, some, most, deep, seen
+
+def unknown(rate: float = float("nan")):
+    return rate
+
+def untyped(widths=(8, 16), tag="007", most=float("inf")):
+    return widths, tag, most
+
+def objects(activation: Callable[..., nn.Module] = nn.ReLU, kind: type[nn.Module] = nn.Linear, number=float32, depth=2):
+    return activation, kind, number, depth
+
+def later(activation: Callable[..., nn.Module] | None = None):
+    return activation
+
+def called(name="x", depth: int = 2):
+    return name, depth
+
+def needed(name, depth: int = 2):
+    return name, depth
+
+def more(depth: int = 2, **others):
+    return depth, others
+
+class Base:
+    def __init__(self, channels: int, hidden: int = 4):
+        self.told = channels, hidden
+
+class Derived(Base):
+    def __init__(self, depth: int = 2, **others):
+        super().__init__(**others)
+
+class Maker:
+    def __call__(self, depth: int = 2):
+        return depth
+
+    @classmethod
+    def method(cls, depth: int = 2):
+        return depth
+
+maker = Maker()
+part = functools.partial(called, "y", depth=5)
+"""
+
+
+class TestKinds:
+    @pytest.fixture(autouse=True)
+    def module(self, elsewhere: Path) -> None:
+        write(elsewhere, KINDS, "own_kinds.py")
+
+    @staticmethod
+    def made(name: str, *flags: str, **told: int) -> Any:
+        """Return what the callable gets, after a resume."""
+        config = read_config(flags=[*TARGET, "--model.name", f"own_kinds:{name}", *flags])
+        assert not differences(config_of(tomllib.loads(as_toml(config))), config)
+        return find_callable(config.model.name)(**told, **config.model.options)
+
+    def test_types_arrive_as_they_are_declared(self) -> None:
+        Kind = find_callable("own_kinds:Kind")
+        assert self.made("typed") == (Kind.WIDE, Path("a"), (8, 16), {1, 2}, math.inf, {"a": 1.0}, (3,))
+        flags = ["--model.kind=DEEP", "--model.path=b", "--model.widths=[3]", "--model.some=[4]", "--model.most=5"]
+        found = self.made("typed", *flags, '--model.deep={"b": 2}', "--model.seen=[4, 5]")
+        assert found == (Kind.DEEP, Path("b"), (3,), {4}, 5.0, {"b": 2.0}, [4, 5])
+
+    def test_defaults_without_types_stay_what_they_are(self) -> None:
+        assert self.made("untyped") == ((8, 16), "007", math.inf)
+        assert math.isnan(self.made("unknown"))
+
+    def test_defaults_that_no_file_can_hold_are_left_to_the_callable(self) -> None:
+        assert self.made("objects", "--model.depth", "3") == (nn.ReLU, nn.Linear, torch.float32, 3)
+        text = refused(*TARGET, "--model.name", "own_kinds:objects", "--model.kind", "torch.nn.ReLU")
+        assert text == "model.kind cannot be set: its default is no text, number, list or table, as options are"
+
+    def test_values_that_no_file_can_hold_are_refused(self) -> None:
+        held = "which has no place in the file where a run keeps its options"
+        name = [*TARGET, "--model.name", "own_kinds:later", "--model.activation", "torch.nn.ReLU"]
+        assert held in refused(*name)
+        text = refused(*TARGET, '--method.overrides={"0.*": {"groups": null}}')
+        assert f"method.overrides holds null, {held}" in text
+        text = refused(*TARGET, '--method.overrides={0: {"sparsity": 0.2}}')
+        assert f"method.overrides holds the key 0 (no text), {held}" in text
+        assert f"name holds 'caf\\udce9' (not UTF-8), {held}" in refused(*TARGET, "--name", "caf\udce9")
+        text = refused(*TARGET, "--data.name", "folder", "--data.path", "/caf\udce9")
+        assert f"data.path holds '/caf\\udce9' (not UTF-8), {held}" in text
+
+    def test_callables_of_all_kinds(self) -> None:
+        for name in ("maker", "Maker.method"):
+            assert self.made(name) == 2
+            assert self.made(name, "--model.depth", "3") == 3
+        assert self.made("part") == ("y", 5)
+        assert self.made("part", "--model.depth", "3") == ("y", 3)
+
+    def test_an_argument_called_name(self) -> None:
+        assert self.made("called") == ("x", 2)
+        text = refused(*TARGET, "--model.name", "own_kinds:needed")
+        assert text == "[model] own_kinds:needed has an argument 'name', but model.name is taken; give it another name"
+
+    def test_arguments_of_any_name(self) -> None:
+        assert self.made("more") == (2, {})
+        assert self.made("more", "--model.hidden", "3", "--model.widths", "[4]") == (2, {"hidden": 3, "widths": [4]})
+        assert "decided by the rest" in refused(*TARGET, "--model.name", "own_kinds:more", "--model.classes", "3")
+
+    def test_arguments_that_a_class_hands_on(self) -> None:
+        assert self.made("Derived", "--model.hidden", "3", channels=1).told == (1, 3)
+        text = refused(*TARGET, "--model.name", "own_kinds:Derived", "--model.hiden", "3")
+        assert "did you mean 'model.hidden'?" in text

@@ -73,8 +73,8 @@ class TestRoundTrip:
             sparsity = 0.9
         """
         config = read_config(write(tmp_path, text))
-        assert config.optimizer.options["betas"] == [0.8, 0.95]
-        assert config.schedule.options["drops"] == [0.25, 0.5]
+        assert config.optimizer.options["betas"] == (0.8, 0.95)
+        assert config.schedule.options["drops"] == (0.25, 0.5)
         assert config.method.options["exclude"] == ["0.*", "fc.weight"]
         assert config.method.options["overrides"] == {"3.*": {"sparsity": 0.5}}
         assert config_of(tomllib.loads(as_toml(config))) == config

@@ -39,10 +39,7 @@ def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Mod
 
 def optimizer(config: Config) -> OptimizerOptions:
     """Return the options of the optimizer, which build it."""
-    options = dict(config.optimizer.options)
-    if "betas" in options:
-        options["betas"] = tuple(options["betas"])
-    return cast(OptimizerOptions, entry("optimizer", config.optimizer.name)(**options))
+    return cast(OptimizerOptions, entry("optimizer", config.optimizer.name)(**config.optimizer.options))
 
 
 def schedule(config: Config) -> Schedule:

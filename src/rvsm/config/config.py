@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from rvsm.config.plain import plain
 from rvsm.config.training import Augment, Training
 
 OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
@@ -64,7 +65,10 @@ class Config:
             raise ValueError(f"seed must be a whole number of at most 64 bits but is {self.seed}")
 
     def table(self) -> dict[str, Any]:
-        """Return all options, as sections of a file; what is null is left out, as TOML has no word for it."""
+        """Return all options, as sections of a file; what is null is left out, as TOML has no word for it.
+
+        An option that a file cannot hold is an error that names it.
+        """
         sections: dict[str, Any] = {
             "data": self.data.table(),
             "model": self.model.table(),
@@ -79,8 +83,11 @@ class Config:
                 sections[key] = choice.table()
         if self.budget is not None:
             sections["budget"] = dict(self.budget)
-        without_null = {key: {k: v for k, v in table.items() if v is not None} for key, table in sections.items()}
-        return {"name": self.name, "seed": self.seed, **without_null}
+        kept = {
+            section: {key: _kept(f"{section}.{key}", value) for key, value in table.items() if value is not None}
+            for section, table in sections.items()
+        }
+        return {"name": _kept("name", self.name), "seed": self.seed, **kept}
 
     def fingerprint(self) -> str:
         """Return eight characters that depend on all options but name, seed and what belongs to a machine."""
@@ -123,8 +130,19 @@ def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[s
     return [
         f"{key} {one.get(key, 'unset')} → {other.get(key, 'unset')}"
         for key in dict.fromkeys([*one, *other])
-        if one.get(key) != other.get(key) and key not in left_out
+        if one.get(key) != other.get(key) and repr(one.get(key)) != repr(other.get(key))  # NaN differs from itself
+        if key not in left_out
     ]
+
+
+def _kept(key: str, value: Any) -> Any:
+    try:
+        return plain(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{key} holds {error}, which has no place in the file where a run keeps its options; give texts, numbers,"
+            " or lists and tables of them"
+        ) from None
 
 
 def _flat(table: Mapping[str, Any]) -> dict[str, Any]:

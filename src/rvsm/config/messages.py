@@ -15,20 +15,20 @@ NO_TARGET = (
 )
 
 
-def unknown_key(key: str, types: Mapping[str, Any], where: str) -> str:
+def unknown_key(key: str, types: Mapping[str, Any]) -> str:
     """Say what is wrong with a key that is not among the known ones, whose types are given by key."""
     section, _, option = key.partition(".")
     known = [name for name in types if name.startswith(f"{section}.")]
     if not option:
         if section in (*CHOICES, *PLAIN):
-            return f"{where}[{section}] is a section: write [{section}] and its options below, or --{section}.option"
-        return f"{where}unknown key {key!r}; {_nearest(key, [n for n in types if '.' not in n])} and the sections"
+            return f"[{section}] is a section: write [{section}] and its options below, or --{section}.option"
+        return f"unknown key {key!r}; {_nearest(key, [n for n in types if '.' not in n])} and the sections"
     if section not in (*CHOICES, *PLAIN):
-        return f"{where}unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
+        return f"unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
     if not known:
         with_it = " or ".join(name for name, maker in CHOICES["method"].entries.items() if takes(maker, section))
-        return f"{where}{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
-    return f"{where}{_misplaced(key, types) or f'unknown key {key!r}; {_nearest(key, known or types)}'}"
+        return f"{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
+    return _misplaced(key, types) or f"unknown key {key!r}; {_nearest(key, known or types)}"
 
 
 def _misplaced(key: str, types: Mapping[str, Any]) -> str | None:

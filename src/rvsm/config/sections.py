@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from inspect import Parameter
 from typing import Any
 
 from rvsm.config.training import Augment, Training
@@ -73,12 +74,34 @@ def entry(section: str, name: str) -> Entry:
     raise ValueError(f"unknown {section}.name {name!r}; {hint} from {', '.join(entries)}{own}")
 
 
+def arguments(maker: Entry) -> dict[str, Parameter]:
+    """Return the arguments that a class, a function or another callable has by name."""
+    return {n: p for n, p in _signature(maker).items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+
+
 def takes(maker: Entry, argument: str) -> bool:
-    """Return whether a class or function has an argument of this name."""
-    return argument in inspect.signature(maker).parameters
+    """Return whether a callable has an argument of this name."""
+    return argument in arguments(maker)
+
+
+def takes_more(maker: Entry) -> bool:
+    """Return whether a callable takes arguments of any name, as ``**kwargs`` does."""
+    return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(maker).values())
 
 
 def needs(maker: Entry, argument: str) -> bool:
-    """Return whether a class or function has an argument of this name without a default."""
-    found = inspect.signature(maker).parameters.get(argument)
-    return found is not None and found.default is inspect.Parameter.empty
+    """Return whether a callable has an argument of this name without a default."""
+    found = arguments(maker).get(argument)
+    return found is not None and found.default is Parameter.empty
+
+
+def _signature(maker: Entry) -> Mapping[str, Parameter]:
+    try:
+        found = dict(inspect.signature(maker).parameters)
+    except ValueError:  # some callables written in C do not tell
+        return {}
+    rest = [name for name, parameter in found.items() if parameter.kind is parameter.VAR_KEYWORD]
+    if rest and isinstance(maker, type) and maker is not object:  # a class hands them on to the one it is derived from
+        del found[rest[0]]
+        return {**_signature(maker.__mro__[1]), **found}
+    return found

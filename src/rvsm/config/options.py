@@ -1,0 +1,152 @@
+"""The options that there are: the arguments of the chosen entries, as a parser of flags knows them."""
+
+import argparse
+import functools
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping
+from inspect import Parameter
+from typing import Any
+
+from jsonargparse import ArgumentParser, DefaultHelpFormatter
+
+from rvsm.config.plain import is_plain, plain
+from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, needs, takes, takes_more
+
+Flag = tuple[str, Any]
+"""A key such as "penalty.lam" and its value, a string where it comes from the command line."""
+
+
+class Options:
+    """The options that there are, once the names in the flags have chosen their entries.
+
+    Args:
+        flags: what the user says.
+        everything: include options that exclude each other, λ and a budget, for the help.
+
+    Attributes:
+        parser: what reads flags.
+        sections: the names of the sections.
+        types: the type of each option, by its key.
+        defaults: the default of each option that has one.
+        fixed: arguments that keep their default, since no file of options could hold it.
+
+    """
+
+    def __init__(self, flags: Iterable[Flag], *, everything: bool = False) -> None:
+        said = dict(flags)
+        self.types: dict[str, Any] = {}
+        self.defaults: dict[str, Any] = {}
+        self.fixed: set[str] = set()
+        self.parser = ArgumentParser(
+            prog="rvsm train [FILE]",
+            usage="rvsm train [FILE] [--section.option VALUE …]",
+            description="Options are those of the chosen entries: --penalty.name tl1 adds --penalty.a, and so on.",
+            formatter_class=_Help,
+            exit_on_error=False,
+            add_help=False,
+            allow_abbrev=False,
+        )
+        general = self.parser.add_argument_group("the run")
+        self._add(general, "name", str, default=None, help="what the run is called (default: that of the file)")
+        self._add(general, "seed", int, default=0, help="of weights, order, augmentation and validation images")
+        method = entry("method", self._name("method", said))
+        budgeted = takes(method, "budget") and (everything or any(key.startswith("budget.") for key in said))
+        self.sections = ["data", "model", "optimizer", "schedule", "training", "augment", "method"]
+        penalised = needs(method, "penalty") or any(key.startswith("penalty.") for key in said)
+        if takes(method, "penalty") and (penalised or everything):
+            self.sections.append("penalty")
+        if takes(method, "groups"):
+            self.sections.append("groups")
+        if budgeted:
+            self.sections.append("budget")
+        for section in self.sections:
+            if section in PLAIN:
+                self._section(section, PLAIN[section], f"[{section}]", said, skip={"steps"})
+                continue
+            known, name = CHOICES[section], self._name(section, said)
+            self._add(
+                self.parser.add_argument_group(f"[{section}]"),
+                f"{section}.name",
+                str,
+                default=known.default,
+                help=f"one of {', '.join(known.entries)}",
+            )
+            skip = set(known.given)
+            if section == "penalty" and budgeted and not everything:
+                skip.add("lam")  # the budget sets it
+            if section == "method" and takes(method, "budget"):
+                skip.add("sparsity")  # it is budget.sparsity
+            self._section(section, entry(section, name), f"[{section}] {name}", said, skip=skip)
+        if everything:
+            for action in self.parser._actions:
+                action.required = False  # some exclude each other
+
+    def is_default(self, key: str, value: Any) -> bool:
+        """Return whether a value is what the option is anyway; so it need not be read, and may be one such as inf."""
+        default = self.defaults.get(key)
+        return default is not None and repr(plain(default)) == repr(value)
+
+    def _name(self, section: str, said: Mapping[str, Any]) -> str:
+        return str(said.get(f"{section}.name", CHOICES[section].default))
+
+    def _section(self, section: str, maker: Entry, title: str, said: Mapping[str, Any], *, skip: set[str]) -> None:
+        options = self._options(section, maker, title, skip)
+        if takes_more(maker):
+            known = {"name", *skip, *arguments(maker)}
+            more = [key.removeprefix(f"{section}.") for key in said if key.startswith(f"{section}.")]
+            options += [Parameter(n, Parameter.KEYWORD_ONLY) for n in more if n.isidentifier() and n not in known]
+        added = self.parser.add_function_arguments(_function(maker, options), section, fail_untyped=False)
+        if (group := (self.parser.groups or {}).get(section)) is not None:
+            group.title, group.description = title, group.title
+        for action in self.parser._actions:
+            if action.dest == section:
+                action.help = argparse.SUPPRESS  # jsonargparse's own way to give a section as a file
+            elif action.dest in added:
+                self.types[action.dest] = getattr(action, "_typehint", action.type)
+        self.defaults |= {f"{section}.{p.name}": p.default for p in options if p.default is not p.empty}
+
+    def _options(self, section: str, maker: Entry, title: str, skip: set[str]) -> list[Parameter]:
+        """Return the arguments that can be options: those that a file can hold, whose names are not taken."""
+        options = []
+        for name, parameter in arguments(maker).items():
+            key = f"{section}.{name}"
+            if name in skip:
+                continue
+            if key in self.types:
+                if parameter.default is parameter.empty:
+                    raise ValueError(f"{title} has an argument {name!r}, but {key} is taken; give it another name")
+            elif parameter.default is None or parameter.default is parameter.empty or is_plain(parameter.default):
+                options.append(parameter)
+            else:
+                self.fixed.add(key)
+        return options
+
+    def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
+        group.add_argument(f"--{key}", type=kind, **settings)
+        self.types[key] = kind
+
+
+class _Help(DefaultHelpFormatter):
+    """Help in which no name is broken at its hyphen."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:
+    """Return a function of these arguments, for a parser that knows no other callables and looks into their source."""
+    origin: Any = maker.func if isinstance(maker, functools.partial) else maker
+
+    def function() -> None: ...
+
+    told = [
+        p.replace(kind=p.KEYWORD_ONLY, annotation=Any if p.annotation is p.default is p.empty else p.annotation)
+        for p in parameters
+    ]
+    function.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
+    function.__annotations__ = {p.name: p.annotation for p in told if p.annotation is not p.empty}
+    function.__doc__ = origin.__doc__
+    # Where annotations that are texts have their names from.
+    function.__module__ = (origin.__init__ if isinstance(origin, type) else origin).__module__  # type: ignore[misc]
+    return function
