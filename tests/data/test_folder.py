@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from rvsm.data import Folder
+from rvsm.records import Run
 
 Grow = Callable[..., Path]
 SPLIT = {"train/a/1.png": 10, "train/a/2.png": 20, "train/b/1.png": 30, "test/a/1.png": 40, "test/b/1.png": 50}
@@ -113,7 +114,8 @@ def test_a_class_whose_name_is_not_utf_8_is_refused_before_anything_is_decoded(t
 def test_names_decide_the_order_not_the_file_system(tmp_path: Path, grow: Grow) -> None:
     names = [f"train/{kind}/{i}.png" for kind in "ab" for i in range(150)]  # more than a thread takes at once
     values = {name: i % 256 for i, name in enumerate(sorted(names))}
-    root = grow(tmp_path / "mine", {**{name: values[name] for name in reversed(names)}, "test/a/0.png": 0})
+    written = {name: values[name] for name in reversed(names)}
+    root = grow(tmp_path / "mine", {**written, "test/a/0.png": 0, "test/b/0.png": 0})
     assert _values(Folder(root).load().train) == list(values.values())
 
 
@@ -178,6 +180,17 @@ def test_layouts_that_are_refused(tmp_path: Path, grow: Grow, files: dict[str, i
         Folder(root, test_share=0.2).load()
 
 
+def test_a_class_without_training_images_and_one_without_test_images(tmp_path: Path, grow: Grow) -> None:
+    counts = {"few": 1, "many": 20}
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": 90 for kind, n in counts.items() for i in range(n)})
+    with pytest.warns(UserWarning, match="mine: no test images are of 'few', which the test leaves out"):
+        Folder(root, test_share=0.1).load()
+    with pytest.raises(ValueError, match="mine: all images of 'few' are kept for the test; add images, or choose"):
+        Folder(root, test_share=0.9).load()
+    with pytest.warns(UserWarning, match="no test images are of 'b'"):
+        Folder(grow(tmp_path / "split", {n: v for n, v in SPLIT.items() if n != "test/b/1.png"})).load()
+
+
 def test_images_of_16_bits_that_use_12_are_told_of(tmp_path: Path) -> None:
     for i in range(10):
         file = tmp_path / "mine" / "ab"[i % 2] / f"{i}.png"
@@ -196,6 +209,18 @@ def test_no_folder_and_no_images(tmp_path: Path) -> None:
         Folder(tmp_path / "empty").load()
 
 
+def test_runs_among_the_classes_are_none(tmp_path: Path, grow: Grow, caplog: pytest.LogCaptureFixture) -> None:
+    root = grow(tmp_path / "mine", {f"{kind}/{i}.png": 90 for kind in "ab" for i in range(10)})
+    before = Folder(root).load()
+    Run.create(root / "runs" / "more" / "run-s0", config="", about={})
+    grow(root, {"runs/comparison/picture.png": 1})
+    Run.create(root / "mine-s0", config="", about={})
+    with caplog.at_level("INFO"):
+        after = Folder(root).load()
+    assert (after.classes, after.fingerprint()) == (("a", "b"), before.fingerprint())
+    assert f"{root / 'runs'} holds runs and is not taken for a class of images" in caplog.text
+
+
 def test_links(tmp_path: Path, grow: Grow) -> None:
     root = grow(tmp_path / "mine", SPLIT)
     (root / "train/b/linked.png").symlink_to(root / "train/a/2.png")
@@ -204,6 +229,10 @@ def test_links(tmp_path: Path, grow: Grow) -> None:
     with pytest.raises(ValueError, match=r"broken\.png is a link that leads nowhere"):
         Folder(root).load()
     (root / "train/b/broken.png").unlink()
+    (root / "train/c").symlink_to("nowhere")  # a class on a disk that is not mounted
+    with pytest.raises(ValueError, match=r"train/c is a link that leads nowhere; remove it, or bring back what"):
+        Folder(root).load()
+    (root / "train/c").unlink()
     (root / "train/b/up").symlink_to(root / "train/b")
     with pytest.raises(ValueError, match="up is a link to a folder that it lies in"):
         Folder(root).load()

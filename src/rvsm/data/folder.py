@@ -1,12 +1,15 @@
 """A user's own images, in one folder for each class."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import torch
+
 from rvsm.data.cache import cached
 from rvsm.data.dataset import Dataset, stratified
+from rvsm.data.images import Images
 from rvsm.data.tree import Entry, assemble, in_archive, in_folder
 
 _DARK = 16
@@ -65,13 +68,26 @@ class Folder:
             files = [entry.contents for entry in entries if isinstance(entry.contents, Path)]
         options = {name: value for name, value in asdict(self).items() if name != "path"}
         dataset = cached(path, files, options, lambda: self._decode(entries, path.name))
-        if (lightest := max(int(part.images.max()) for part in (dataset.train, dataset.test))) < _DARK:
-            warnings.warn(
-                f"all images in {path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits are"
-                " taken to go up to 65535, so save images that use fewer bits with 8",
-                stacklevel=2,
-            )
+        self._inspect(dataset)
         return dataset
+
+    def _inspect(self, dataset: Dataset) -> None:
+        """Raise or warn where images are not what their owner may take them for."""
+        parts = (dataset.train, dataset.test)
+        untrained, untested = (_missing(part, dataset.classes) for part in parts)
+        if untrained:
+            raise ValueError(
+                f"{self.path}: all images of {untrained} are kept for the test; add images, or choose by folders train"
+                " and test which are for what"
+            )
+        if untested:
+            warnings.warn(f"{self.path}: no test images are of {untested}, which the test leaves out", stacklevel=3)
+        if (lightest := max(int(part.images.max()) for part in parts)) < _DARK:
+            warnings.warn(
+                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits are"
+                " taken to go up to 65535, so save images that use fewer bits with 8",
+                stacklevel=3,
+            )
 
     def _decode(self, entries: Iterable[Entry], name: str) -> Dataset:
         parts, classes = assemble(entries, channels=self.channels, size=self.size)
@@ -83,3 +99,9 @@ class Folder:
             raise ValueError(f"{self.path} must have train and test images, or neither, but has {sorted(parts)}")
         test = stratified(parts[""].labels, self.test_share, seed=self.test_seed)
         return Dataset(parts[""][~test], parts[""][test], classes, name)
+
+
+def _missing(images: Images, classes: Sequence[str]) -> str:
+    """Return the classes without any image, as words."""
+    counts = torch.bincount(images.labels, minlength=len(classes)).tolist()
+    return ", ".join(repr(kind) for kind, count in zip(classes, counts, strict=True) if not count)

@@ -4,6 +4,7 @@ The layout is ``train/<class>/…`` and ``test/<class>/…``, or ``<class>/…``
 suffix of an image are passed over.
 """
 
+import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +22,7 @@ from rvsm.data.decode import SUFFIXES, decode
 from rvsm.data.images import Images
 
 _CHUNK = 64
+_log = logging.getLogger(__name__)
 Pixels = NDArray[np.uint8]
 
 
@@ -54,6 +56,9 @@ def in_folder(root: Path) -> list[Entry]:
         if not (root / part).is_dir():
             raise ValueError(f"{root} has one of the folders train and test but not {part}; give both or neither")
         for kind in sorted(path for path in _listed(root / part) if path.is_dir()):
+            if _holds_runs(kind):
+                _log.info("%s holds runs and is not taken for a class of images", kind)
+                continue
             _check_name(kind.name, root)
             files = sorted(_image_files(kind))
             if not files:
@@ -170,9 +175,17 @@ def _check_shape(first: tuple[str, Pixels], name: str, pixels: Pixels) -> None:
 
 def _listed(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if not path.name.startswith(".")]
+        found = [path for path in folder.iterdir() if not path.name.startswith(".")]
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror or error}") from error
+    if lost := [path for path in found if path.is_symlink() and not path.exists()]:  # a whole class, perhaps
+        raise ValueError(f"{min(lost)} is a link that leads nowhere; remove it, or bring back what it leads to")
+    return found
+
+
+def _holds_runs(folder: Path) -> bool:
+    """Return whether a folder has runs in it, as it has after a training in the very folder of the images."""
+    return any((file.parent / "checkpoints").is_dir() for file in folder.rglob("config.toml"))
 
 
 def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
@@ -185,7 +198,7 @@ def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
             yield from _image_files(path, above | {here})
         elif _is_image(path):
             if not path.is_file():
-                raise ValueError(f"{path} is a link that leads nowhere, or no file; remove it")
+                raise ValueError(f"{path} is no file; remove it")
             yield path
 
 
