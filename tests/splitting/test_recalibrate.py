@@ -1,17 +1,13 @@
 """Batch-norm statistics are estimated anew, and nothing else changes."""
 
 import copy
-import random
-from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import rvsm
 
@@ -138,176 +134,7 @@ def test_gradients_are_neither_made_nor_left_switched_off() -> None:
     assert model[1].running_mean.grad_fn is None
 
 
-# Random numbers
-
-
-class Noisy(Dataset):
-    """Draws from all three global generators, as augmentations do."""
-
-    def __len__(self) -> int:
-        return 24
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return index + torch.randn(3, 6, 6) + random.random() + float(np.random.rand()), index
-
-
-def random_states() -> tuple[Any, ...]:
-    return torch.get_rng_state().tolist(), random.getstate(), str(np.random.get_state())
-
-
-def own(seed: int = 9) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-LOADERS: dict[str, Callable[[], DataLoader]] = {
-    "plain": lambda: DataLoader(Noisy(), batch_size=8),
-    "shuffled": lambda: DataLoader(Noisy(), batch_size=8, shuffle=True),
-    "own-generator": lambda: DataLoader(Noisy(), batch_size=8, shuffle=True, generator=own()),
-    "sampler": lambda: DataLoader(Noisy(), batch_size=8, sampler=RandomSampler(Noisy(), generator=own())),
-    "batch-sampler": lambda: DataLoader(
-        Noisy(), batch_sampler=BatchSampler(RandomSampler(Noisy(), generator=own()), 8, False)
-    ),
-}
-
-
-def order(loader: DataLoader) -> list[int]:
-    """Return the order in which a loader would deliver its data next, and draw from it."""
-    return [int(i) for _, y in loader for i in y]
-
-
-@pytest.mark.parametrize("loader", LOADERS)
-@pytest.mark.parametrize("through", ["recalibrate", "sparse_weights", "finalize"])
-def test_no_random_number_of_the_training_is_drawn(loader: str, through: str) -> None:
-    model, used, unused = warmed_up(), LOADERS[loader](), LOADERS[loader]()
-    sparsifier = rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0).attach(torch.optim.SGD(model.parameters(), lr=0.1))
-    random.seed(1)
-    np.random.seed(1)
-    before = random_states()
-    if through == "recalibrate":
-        rvsm.recalibrate(model, used)
-    elif through == "finalize":
-        sparsifier.finalize(recalibrate=used)
-    else:
-        with sparsifier.sparse_weights(recalibrate=used):
-            assert random_states() == before
-    assert random_states() == before
-
-    torch.manual_seed(2)
-    expected = order(unused)
-    torch.manual_seed(2)
-    assert order(used) == expected
-
-
-@pytest.mark.parametrize("recalibrated", [True, False])
-def test_evaluating_on_a_shuffled_loader_draws_no_random_number_of_the_training(recalibrated: bool) -> None:
-    model, loader = warmed_up(), LOADERS["shuffled"]()
-    sparsifier = rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0).attach(torch.optim.SGD(model.parameters(), lr=0.1))
-    before = random_states()
-    with sparsifier.sparse_weights(recalibrate=loader if recalibrated else None):
-        assert sorted(order(loader)) == list(range(24))
-        assert random_states() != before
-    assert random_states() == before
-
-
-def test_random_states_come_back_after_a_failure_too() -> None:
-    def failing() -> Iterator[Tensor]:
-        yield torch.randn(4, 3, 6, 6) + random.random()
-        raise OSError("the disk is gone")
-
-    model = warmed_up()
-    modes, before = [m.training for m in model], random_states()
-    with pytest.raises(OSError, match="the disk is gone"):
-        rvsm.recalibrate(model, failing())
-    assert random_states() == before
-    assert [m.training for m in model] == modes
-    assert (model[1].momentum, model[6].momentum) == (0.3, None)
-
-
-# What a batch may be
-
-
-class ByKeyword(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = network()
-
-    def forward(self, pixels: Tensor, labels: Tensor | None = None) -> Tensor:
-        return self.body(pixels)
-
-
-FORMS: dict[str, Callable[[Tensor], Any]] = {
-    "tensor": lambda x: x,
-    "tuple": lambda x: (x, torch.zeros(len(x))),
-    "list": lambda x: [x, torch.zeros(len(x)), "name"],
-    "dict": lambda x: {"pixels": x, "labels": torch.zeros(len(x))},
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_forms_of_batches(form: str) -> None:
-    model = ByKeyword()
-    inputs = batches([10, 6])
-    rvsm.recalibrate(model, [FORMS[form](x) for x in inputs])
-    assert_statistics(model.body, literal(model.body, inputs))
-
-
-class OfTwo(nn.Module):
-    """Two inputs, and an option that no batch has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = network()
-
-    def forward(self, left: Tensor, right: Tensor, scale: float = 1.0, *, verbose: bool = False) -> Tensor:
-        return self.body(scale * (left + right))
-
-
-class OfAnything(OfTwo):
-    def forward(self, **inputs: Tensor) -> Tensor:
-        return super().forward(inputs["left"], inputs["right"]) + 0 * inputs["labels"].sum()
-
-
-OF_TWO: dict[str, tuple[type[nn.Module], Callable[[Tensor], Any]]] = {
-    "inputs alone": (OfTwo, lambda x: (x, 2 * x)),
-    "inputs, then labels": (OfTwo, lambda x: [x, 2 * x, torch.zeros(len(x))]),
-    "dict": (OfTwo, lambda x: {"left": x, "right": 2 * x}),
-    "dict with labels": (OfTwo, lambda x: {"labels": torch.zeros(len(x)), "right": 2 * x, "left": x, "name": "a"}),
-    "a mapping that is no dict": (OfTwo, lambda x: UserDict(left=x, right=2 * x)),
-    "dict for anything": (OfAnything, lambda x: {"labels": torch.zeros(len(x)), "right": 2 * x, "left": x}),
-}
-
-
-@pytest.mark.parametrize("form", OF_TWO)
-@pytest.mark.parametrize("wrap", [lambda m: m, nn.DataParallel, AveragedModel], ids=["bare", "parallel", "mean"])
-def test_networks_of_two_inputs(form: str, wrap: Callable[[nn.Module], nn.Module]) -> None:
-    kind, of = OF_TWO[form]
-    model = kind()
-    inputs = batches([10, 6])
-    wrapped = wrap(model)
-    rvsm.recalibrate(wrapped, [of(x) for x in inputs])
-    body = getattr(wrapped, "module", wrapped).body
-    assert_statistics(body, literal(body, [3 * x for x in inputs]))
-
-
-@pytest.mark.parametrize("form", [lambda x: x, lambda x: (x,), lambda x: {"left": x, "labels": x}])
-def test_a_batch_without_an_input_is_told_what_is_missing(form: Callable[[Tensor], Any]) -> None:
-    said = r"expects batches that begin with the inputs of forward\(left.*missing a required argument: 'right'"
-    with pytest.raises(TypeError, match=said):
-        rvsm.recalibrate(OfTwo(), [form(x) for x in batches([4])])
-
-
-def test_a_batch_without_a_tensor_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"expects batches of tensors, \(input, …\) or dicts but got str"):
-        rvsm.recalibrate(network(), ["image.png"])
-
-
-def test_an_error_of_the_network_itself_is_passed_on() -> None:
-    class Faulty(OfTwo):
-        def forward(self, left: Tensor, right: Tensor) -> Tensor:  # type: ignore[override]
-            raise TypeError("an error of its own")
-
-    with pytest.raises(TypeError, match=r"^an error of its own$"):
-        rvsm.recalibrate(Faulty(), [batches([4, 4])])
+# Batches
 
 
 def test_one_tensor_is_one_batch() -> None:

@@ -35,7 +35,8 @@ def test_masked_is_w_on_the_support_of_u(training: Any, penalty: str) -> None:
 
 @pytest.mark.parametrize("output", ["u", "masked"])
 def test_finalize_writes_the_output_with_the_exact_count(training: Any, output: str) -> None:
-    sparsifier = training.attach(rvsm.RVSM, penalty="l1", budget=rvsm.Budget(0.9, training.steps, heal=0.0), pull=6.0)
+    budget = rvsm.Budget(0.9, training.steps, heal=0.0)
+    sparsifier = training.attach(rvsm.RVSM, penalty="l1", budget=budget, pull=6.0)
     training.run(training.steps)
     ws = training.copies
     sparsifier.finalize(output=output, recalibrate=training.images)
@@ -47,7 +48,8 @@ def test_finalize_writes_the_output_with_the_exact_count(training: Any, output: 
 
 
 def test_finalizing_batch_norm_without_new_statistics_warns(training: Any) -> None:
-    sparsifier = training.attach(rvsm.RVSM, penalty="l0", budget=rvsm.Budget(0.9, training.steps, heal=0.0), pull=6.0)
+    budget = rvsm.Budget(0.9, training.steps, heal=0.0)
+    sparsifier = training.attach(rvsm.RVSM, penalty="l0", budget=budget, pull=6.0)
     training.run(training.steps)
     with pytest.warns(UserWarning, match="batch-norm statistics still belong to the dense weights"):
         sparsifier.finalize()
