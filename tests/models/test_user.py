@@ -21,7 +21,7 @@ def text():
     return "no module"
 
 def broken():
-    raise TypeError("inside")
+    raise KeyError("inside")
 
 class Nets:
     @staticmethod
@@ -93,6 +93,8 @@ def test_arguments_that_are_refused(arguments: dict[str, int], message: str) -> 
         load_model("rvsm_user_nets:small", **arguments)
 
 
-def test_an_error_of_the_users_own_stays_as_it_is() -> None:
-    with pytest.raises(TypeError, match=r"^inside$"):
+def test_an_error_of_the_users_own_is_told_with_its_place() -> None:
+    message = r"the model 'rvsm_user_nets:broken' cannot be made: KeyError: 'inside' \(.*rvsm_user_nets\.py, line 14\)"
+    with pytest.raises(ValueError, match=message) as told:
         load_model("rvsm_user_nets:broken")
+    assert isinstance(told.value.__cause__, KeyError)

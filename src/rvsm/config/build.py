@@ -1,5 +1,7 @@
 """Make what a configuration describes."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -92,20 +94,26 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
         "steps": None if takes(maker, "budget") else steps,  # a budget has them
     }
     told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
-    return cast(Method, maker(model, **told, **config.method.options))
+    with _of("method"):
+        return cast(Method, maker(model, **told, **config.method.options))
 
 
 def check(config: Config) -> None:
     """Raise what can be raised before there is any data."""
     for section, make in (("optimizer", _trial), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
-        try:
+        with _of(section):
             make(config)
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"[{section}] {error}") from None
-    try:
+    with _of("budget"):
         budget(config, steps=1000)
+
+
+@contextmanager
+def _of(section: str) -> Iterator[None]:
+    """Say which section it is whose options are refused."""
+    try:
+        yield
     except (ValueError, TypeError) as error:
-        raise ValueError(f"[budget] {error}") from None
+        raise ValueError(f"[{section}] {error}") from None
 
 
 def _trial(config: Config) -> Optimizer:

@@ -49,7 +49,10 @@ def load_model(name: str, **arguments: Any) -> nn.Module:
     """
     maker = find_callable(name)
     _check_arguments(name, maker, arguments)
-    model = maker(**arguments)
+    try:
+        model = maker(**arguments)
+    except Exception as error:  # whatever a user's code may raise
+        raise ValueError(f"the model {name!r} cannot be made: {blame(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name!r} must return a torch.nn.Module but returned a {type(model).__name__}")
     return model
