@@ -96,3 +96,24 @@ def test_a_network_that_is_too_large_runs_in_pytorch(monkeypatch: pytest.MonkeyP
     x = torch.randn(3, 3, 6, 6)
     with torch.inference_mode():
         torch.testing.assert_close(program(x), model(x))
+
+
+class Sums(nn.Module):
+    """Operations that the runtime has, between others, with nothing in them that could be zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 3, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.cumsum(x, 1).relu() + torch.cumsum(x, 2)
+        return torch.cumsum(self.layer(torch.cumsum(y, 3)).relu(), 1).relu()
+
+
+def test_parts_without_weights_stay_in_pytorch() -> None:
+    model = Sums().eval()
+    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    assert [row.name for row in program.explain().rows] == ["layer", "input and output"]
+    x = torch.randn(5, 3, 6, 6)
+    with torch.inference_mode():
+        torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)

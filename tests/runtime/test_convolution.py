@@ -26,7 +26,7 @@ def one_convolution(
     inputs = [source]
     if operation.residual is not None:
         inputs.append(Convolution.shape(operation, [source, residual_shape(operation, source)]))
-    return Plan(tuple(inputs), (operation,), (Output(len(inputs), False),), {0: Weights.of(weights)}, {0: bias})
+    return Plan(tuple(inputs), (operation,), (Output(len(inputs)),), {0: Weights.of(weights)}, {0: bias})
 
 
 def residual_shape(operation: Convolution, source: tuple[int, int, int]) -> tuple[int, int, int]:

@@ -39,7 +39,7 @@ def network(width: int = 8) -> Plan:
     where = [0, 1, 2, 6]
     biases = {k: rng.standard_normal(len(w)).astype(np.float32) for k, w in zip(where, dense, strict=True)}
     weights = {k: Weights.of(w) for k, w in zip(where, dense, strict=True)}
-    return Plan(((3, 8, 8),), operations, (Output(7, True),), weights, biases)
+    return Plan(((3, 8, 8),), operations, (Output(7, "c"),), weights, biases)
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,18 @@ def test_a_network_survives(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model.rvsm"]
     again.save(tmp_path / "again.rvsm")
     assert (tmp_path / "again.rvsm").read_bytes() == (tmp_path / "model.rvsm").read_bytes()
+
+
+def test_a_file_of_version_1_is_read(saved: bytes, tmp_path: Path) -> None:
+    def back(metadata: dict[str, str], tensors: dict[str, Any]) -> None:
+        graph = json.loads(metadata["rvsm"]) | {"version": 1}
+        for item in (*graph["inputs"], *graph["outputs"]):
+            item["flat"] = item.pop("form") == "c"
+        metadata["rvsm"] = json.dumps(graph)
+
+    (tmp_path / "model.rvsm").write_bytes(changed(saved, back))
+    plan = file.read(tmp_path / "model.rvsm")
+    assert (plan.forms, plan.outputs) == (("chw",), (Output(7, "c"),))
 
 
 def test_it_is_small(tmp_path: Path) -> None:
@@ -85,7 +97,7 @@ def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m, t: m.update(rvsm='{"version":2}'), "version 2 and this rvsm reads up to 1: upgrade rvsm"),
+        (lambda m, t: m.update(rvsm='{"version":3}'), "version 3 and this rvsm reads up to 2: upgrade rvsm"),
         (lambda m, t: m.update(rvsm='{"version":"one"}'), "its version must be a whole number"),
         (lambda m, t: m.update(format="onnx"), "not one of rvsm"),
         (lambda m, t: m.update(rvsm="{"), "its graph is not JSON"),
@@ -190,5 +202,5 @@ def test_description(saved: bytes, tmp_path: Path) -> None:
     assert [layer.name for layer in description.layers] == ["stem", "block.a", "block.b", "head"]
     assert description.weights == sum(np.prod(layer.weights) for layer in description.layers)
     text = str(description)
-    assert "takes 3×8×8, gives 10×1×1; 7 operations" in text
+    assert "takes 3×8×8, gives 10; 7 operations" in text
     assert "times smaller than dense float32" in text

@@ -21,8 +21,8 @@ BATCHES = st.sampled_from([1, 3, 16, 21])
 SIZES = st.tuples(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))
 
 
-def play(operation: Operation, *inputs: Tensor, flat: bool = False) -> Tensor:
-    plan = Plan(tuple(tuple(x.shape[1:]) for x in inputs), (operation,), (Output(len(inputs), flat),), {}, {})
+def play(operation: Operation, *inputs: Tensor, form: str = "chw") -> Tensor:
+    plan = Plan(tuple(tuple(x.shape[1:]) for x in inputs), (operation,), (Output(len(inputs), form),), {}, {})
     program = Program(plan, threads=1)
     program(*inputs)
     return program(*inputs)
@@ -118,7 +118,7 @@ def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int]
     parts = [torch.randn(batch, c, *size) for c in channels]
     whole = torch.cat(parts, 1)
     assert torch.equal(play(Concatenation(name="cat", parts=tuple(range(len(parts)))), *parts), whole)
-    assert torch.equal(play(Flattening(name="flat", source=0), whole, flat=True), whole.flatten(1))
+    assert torch.equal(play(Flattening(name="flat", source=0), whole, form="c"), whole.flatten(1))
 
 
 REFERENCES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -158,7 +158,7 @@ def test_borders_stay_zero_when_memory_serves_again(batch: int) -> None:
         Pointwise(name="s", operation="none", a=k, activation=Activation("sigmoid")) for k in range(6)
     ]
     operations.append(Pooling(name="p", source=6, mode="mean", kernel=(3, 3), stride=(1, 1), padding=(1, 1)))
-    plan = Plan(((2, 5, 5),), tuple(operations), (Output(7, False),), {}, {})
+    plan = Plan(((2, 5, 5),), tuple(operations), (Output(7),), {}, {})
     x = torch.randn(batch, 2, 5, 5)
     expected = x
     for _ in range(6):
@@ -171,7 +171,7 @@ def test_borders_stay_zero_when_memory_serves_again(batch: int) -> None:
 def test_numpy_in_numpy_out_and_torch_in_torch_out() -> None:
     plan = Plan(
         ((2, 3, 3),), (Pointwise(name="r", operation="none", a=0, activation=Activation("clamp", 0.0, inf)),),
-        (Output(1, False),), {}, {},
+        (Output(1),), {}, {},
     )  # fmt: skip
     program = Program(plan, threads=1)
     assert isinstance(program(np.zeros((2, 2, 3, 3))), np.ndarray)

@@ -26,7 +26,7 @@ def small_plan() -> Plan:
     )
     weights = {0: Weights.of(first.astype(np.float32)), 1: Weights.of(second)}
     biases = {0: np.zeros(4, np.float32), 1: np.ones(4, np.float32)}
-    return Plan(((3, 8, 8),), operations, (Output(5, False),), weights, biases)
+    return Plan(((3, 8, 8),), operations, (Output(5),), weights, biases)
 
 
 def test_a_plan_survives_json() -> None:
@@ -63,7 +63,9 @@ def test_a_plan_survives_json() -> None:
         (lambda g: g["inputs"][0].update(shape=[3, 8]), "a shape must be three whole numbers"),
         (lambda g: g["inputs"][0].update(shape=[3, 1, 1]), "empty"),
         (lambda g: g["outputs"][0].update(value=17), "the output is value 17, but there are 6 values"),
-        (lambda g: g["outputs"][0].update(flat=True), "a flat output must be 1 × 1"),
+        (lambda g: g["outputs"][0].update(form="c"), "cannot have the form 'c'"),
+        (lambda g: g["inputs"][0].update(form="hcw"), "the form of an input must be one of chw, cw, c, hwc, wc"),
+        (lambda g: g["inputs"][0].update(form=[]), "the form of an input must be one of"),
         (lambda g: g.update(outputs=[]), "at least one input and one output"),
         (lambda g: g.update(operations={}), "must be lists"),
         (lambda g: g.pop("inputs"), "the graph must have inputs, operations, outputs"),

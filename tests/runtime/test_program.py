@@ -32,7 +32,7 @@ def plan(channels: int = 24, size: int = 12, seed: int = 0) -> Plan:
         Pooling(name="d", source=3, mode="max", kernel=(2, 2), stride=(2, 2)),
     )
     biases = {k: rng.standard_normal(channels).astype(np.float32) for k in range(3)}
-    return Plan(((3, size, size),), operations, (Output(4, False),), weights, biases)
+    return Plan(((3, size, size),), operations, (Output(4),), weights, biases)
 
 
 def images(count: int, size: int = 12, seed: int = 1) -> np.ndarray:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rvsm.bench.comparison import Comparison, compare
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
+from rvsm.runtime.forms import sizes_of
 
 
 def model_of(
@@ -120,7 +121,7 @@ def bench(
         if against is None:
             raise ValueError(f"{source} is a file: say what to compare it with, --against module:callable")
         program = load(source, threads=threads or torch.get_num_threads())
-        known = program.plan.inputs[0][:1] if program.plan.flat_inputs[0] else program.plan.inputs[0]
+        known = sizes_of(program.plan.forms[0], program.plan.inputs[0])
         model, example = model_of(against, weights=weights, shape=shape or known)
     else:
         if against is not None:

@@ -105,7 +105,7 @@ def _in_order(part: NativePart, captured: Captured) -> NativePart:
     results = dict(zip(part.outputs, part.draft.outputs, strict=True))
     chosen = [results[node] for node in captured.outputs]
     taken = [known[node] for node in captured.inputs]
-    draft = Draft(taken, part.draft.nodes, chosen, [node.flat for node in chosen])
+    draft = Draft(taken, part.draft.nodes, chosen, [node.form for node in chosen])
     return NativePart(draft, list(captured.inputs), list(captured.outputs))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.runtime.forms import MAP
 from rvsm.runtime.operations import Concatenation, Convolution, Operation, Pointwise, Shape
 from rvsm.runtime.plan import Output, Plan
 from rvsm.runtime.weights import Weights
@@ -20,13 +21,14 @@ Floats = NDArray[np.float32]
 class Node:
     """A value and how it is made; an input has no operation.
 
-    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``flat`` values are vectors of features.
+    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``form`` is that of the network's tensor,
+    which matters while the network is translated and where a value comes in or goes out.
     """
 
     operation: Operation | None
     sources: list["Node"]
     shape: Shape
-    flat: bool = False
+    form: str = MAP
     weights: Floats | None = None
     bias: Floats | None = None
 
@@ -48,7 +50,7 @@ class Draft:
     inputs: list[Node]
     nodes: list[Node]
     outputs: list[Node]
-    flats: list[bool] = field(default_factory=list)  # whether an output leaves as a vector
+    forms: list[str] = field(default_factory=list)  # those in which the outputs leave
 
     def uses(self) -> dict[Node, list[Node]]:
         """Return, for each node, the nodes that take it, once for each time."""
@@ -83,10 +85,10 @@ class Draft:
         operations = [_numbered(node, [number[source] for source in node.sources]) for node in self.nodes]
         weights = {k: Weights.of(node.weights) for k, node in enumerate(self.nodes) if node.weights is not None}
         biases = {k: node.bias for k, node in enumerate(self.nodes) if node.bias is not None}
-        outputs = [Output(number[node], flat) for node, flat in zip(self.outputs, self.flats, strict=True)]
-        flat_inputs = tuple(node.flat for node in self.inputs)
+        outputs = [Output(number[node], form) for node, form in zip(self.outputs, self.forms, strict=True)]
+        forms = tuple(node.form for node in self.inputs)
         return Plan(
-            tuple(node.shape for node in self.inputs), tuple(operations), tuple(outputs), weights, biases, flat_inputs
+            tuple(node.shape for node in self.inputs), tuple(operations), tuple(outputs), weights, biases, forms
         )
 
 

@@ -1,13 +1,16 @@
 """Which operations the runtime takes and which stay in PyTorch: the graph in parts that run one after the other."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import torch
 from torch import fx
 
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.translate import translate, value_shape
+from rvsm.runtime.forms import channels_last
 
 
 @dataclass(eq=False)
@@ -33,23 +36,20 @@ def divide(captured: Captured) -> list[Part]:
     """Return the parts in the order in which they run."""
     made, entries = _translated(captured)
     origin = {node: source for source, node in [*made.items(), *entries.items()]}
-    needed = _needed(captured, made, origin)
-    depth: dict[fx.Node, int] = dict.fromkeys([*captured.inputs, *captured.tensors], 0)
+    while True:
+        needed = _needed(captured, made, origin)
+        depth = _depths(captured, made, origin, needed)
+        idle = _idle(made, depth, needed)
+        if not idle:
+            break
+        for node in idle:
+            del made[node]
     torch_parts: dict[int, TorchPart] = {}
     members: dict[int, list[fx.Node]] = {}
-    for (
-        node
-    ) in captured.nodes:  # native parts have odd depths, and a value enters at a larger depth than it was made at
-        if node not in needed:
-            continue
-        native = node in made
-        sources = [origin[s] for s in made[node].sources] if native else node.all_input_nodes
-        depth[node] = max(
-            [1 if native else 0, *(depth[s] + (native != (s in made)) for s in sources)],
-        )
-        if native:
+    for node in captured.nodes:
+        if node in needed and node in made:
             members.setdefault(depth[node], []).append(node)
-        else:
+        elif node in needed:
             torch_parts.setdefault(depth[node], TorchPart()).nodes.append(node)
     wanted = {node for node in needed if node in made and _leaves(node, captured, made, depth, needed)}
     parts: dict[int, Part] = {**torch_parts}
@@ -58,30 +58,70 @@ def divide(captured: Captured) -> list[Part]:
     return [parts[level] for level in sorted(parts)]
 
 
+def _depths(
+    captured: Captured, made: dict[fx.Node, Node], origin: dict[Node, fx.Node], needed: set[fx.Node]
+) -> dict[fx.Node, int]:
+    """Return which part a node belongs to: native ones have odd numbers, and a value enters a later one than its own."""
+    depth: dict[fx.Node, int] = dict.fromkeys([*captured.inputs, *captured.tensors], 0)
+    for node in captured.nodes:
+        if node in needed:
+            native = node in made
+            sources = [origin[s] for s in made[node].sources] if native else node.all_input_nodes
+            depth[node] = max([1 if native else 0, *(depth[s] + (native != (s in made)) for s in sources)])
+    return depth
+
+
+def _idle(made: dict[fx.Node, Node], depth: dict[fx.Node, int], needed: set[fx.Node]) -> list[fx.Node]:
+    """Return the nodes of native parts without weights: no zeros pay for the way in and out, if there are other parts."""
+    inside = [node for node in needed if node in depth]
+    working = {depth[node] for node in inside if node in made and made[node].weights is not None}
+    alone = len({depth[node] for node in inside}) == 1
+    return [] if alone else [node for node in inside if node in made and depth[node] not in working]
+
+
 def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, Node]]:
-    """Return the nodes that the runtime can take, and those that stand for values from outside."""
+    """Return the nodes that the runtime can take, and those that stand for values from outside.
+
+    Whether a tensor from outside has its channels first or last is decided by the first operation that takes it; one
+    that can take it both ways gives what most of the network wants.
+    """
     made: dict[fx.Node, Node] = {}
     entries: dict[fx.Node, Node] = {}
 
-    def lookup(argument: Any) -> Any:
+    def lookup(argument: Any, entering: dict[fx.Node, Node], last: bool) -> Any:
         if not isinstance(argument, fx.Node):
             return argument
         if argument in captured.tensors:
             return captured.tensors[argument]
-        if argument in made:
-            return made[argument]
-        shaped = value_shape(argument, captured.batch)
+        known = made.get(argument) or entries.get(argument) or entering.get(argument)
+        if known is not None:
+            return known
+        shaped = value_shape(argument, captured.batch, last=last)
         if shaped is None or isinstance(argument.meta.get("val"), tuple | list):
             return argument
-        return entries.setdefault(argument, Node(None, [], shaped[0], shaped[1]))
+        return entering.setdefault(argument, Node(None, [], *shaped))
 
+    wanted = _mostly_last(captured)
     for node in captured.nodes:
-        arguments = fx.node.map_aggregate(node.args, lookup)
-        options = fx.node.map_aggregate(node.kwargs, lookup)
-        result = translate(node, list(arguments), dict(options), captured.batch)
-        if result is not None:
-            made[node] = result
+        found = []
+        for last in (False, True):
+            entering: dict[fx.Node, Node] = {}
+            look = partial(lookup, entering=entering, last=last)
+            arguments = fx.node.map_aggregate(node.args, look)
+            options = fx.node.map_aggregate(node.kwargs, look)
+            result = translate(node, list(arguments), dict(options), captured.batch)
+            if result is not None:
+                found.append((result, entering))
+        if found:
+            made[node], entering = min(found, key=lambda item: channels_last(item[0].form) != wanted)
+            entries.update(entering)
     return made, entries
+
+
+def _mostly_last(captured: Captured) -> bool:
+    """Say whether the network has linear layers on more than vectors, which want the channels last."""
+    layers = [node for node in captured.nodes if node.target is torch.ops.aten.linear.default]
+    return any(layer.meta["val"].ndim > 2 for layer in layers)
 
 
 def _needed(captured: Captured, made: dict[fx.Node, Node], origin: dict[Node, fx.Node]) -> set[fx.Node]:
@@ -122,9 +162,9 @@ def _native(
                 sources.append(source)
             else:
                 outer = origin[source]
-                sources.append(entries.setdefault(outer, Node(None, [], source.shape, source.flat)))
+                sources.append(entries.setdefault(outer, Node(None, [], source.shape, source.form)))
         mine.sources = sources
     outputs = [node for node in nodes if node in wanted]
     results = [made[node] for node in outputs]
-    draft = Draft(list(entries.values()), [made[node] for node in nodes], results, [result.flat for result in results])
+    draft = Draft(list(entries.values()), [made[node] for node in nodes], results, [result.form for result in results])
     return NativePart(draft, list(entries), outputs)

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from rvsm.lowering.capture import module_name
 from rvsm.lowering.draft import Node
 from rvsm.lowering.translations import pointwise, shaped, weighted
+from rvsm.runtime.forms import FORMS, channels_last, form_of, shape_of
 from rvsm.runtime.operations import Shape
 from rvsm.runtime.plan import MAX_CHANNELS, MAX_POSITIONS, MAX_VALUE
 
@@ -21,8 +22,8 @@ Translation = Callable[..., Node | None]
 aten = torch.ops.aten
 
 
-def value_shape(node: fx.Node, batch: int | torch.SymInt) -> tuple[Shape, bool] | None:
-    """Return channels × height × width and whether a value is flat; None if it is not a float32 batch of such.
+def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | None:
+    """Return the sizes of a value for one image; None if it is not a float32 batch of these.
 
     What is computed from parameters alone has another first size than the ``batch`` of the inputs.
     """
@@ -31,13 +32,26 @@ def value_shape(node: fx.Node, batch: int | torch.SymInt) -> tuple[Shape, bool] 
         value = value[0]  # of several results only the first is asked for
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.device.type != "cpu":
         return None
-    sizes = list(value.shape[1:])
-    if value.ndim not in (2, 4) or str(value.shape[0]) != str(batch) or not all(isinstance(s, int) for s in sizes):
+    sizes = tuple(value.shape[1:])
+    if value.ndim < 1 or str(value.shape[0]) != str(batch) or not all(isinstance(size, int) for size in sizes):
         return None
-    shape: Shape = (sizes[0], 1, 1) if value.ndim == 2 else (sizes[0], sizes[1], sizes[2])
+    return sizes
+
+
+def value_shape(node: fx.Node, batch: int | torch.SymInt, *, last: bool = False) -> tuple[Shape, str] | None:
+    """Return a value as a map, channels × height × width, and its form; None if the runtime has no such maps.
+
+    Lines and maps are read with the channels first, or ``last``.
+    """
+    sizes = value_sizes(node, batch)
+    fitting = [form for form in FORMS if sizes is not None and len(form) == len(sizes)]
+    if sizes is None or not fitting:
+        return None
+    form = next((form for form in fitting if channels_last(form) == last), fitting[0])  # a vector has one form only
+    shape = shape_of(form, sizes)
     if min(shape) < 1 or shape[0] > MAX_CHANNELS or shape[1] * shape[2] > MAX_POSITIONS or math.prod(shape) > MAX_VALUE:
         return None
-    return shape, value.ndim == 2
+    return shape, form
 
 
 def translate(
@@ -45,8 +59,8 @@ def translate(
 ) -> Node | None:
     """Return a node for an aten operation; ``arguments`` have nodes and tensors in place of names."""
     known = TRANSLATIONS.get(node.target)
-    expected = value_shape(node, batch)
-    if known is None or expected is None:
+    sizes = value_sizes(node, batch)
+    if known is None or sizes is None:
         return None
     try:
         made = known(module_name(node), *arguments, **options)
@@ -56,12 +70,17 @@ def translate(
             made.operation.shape([source.shape for source in made.sources])
     except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
         return None
-    shape, made.flat = expected
-    return made if made.shape == shape else None
+    form = form_of(sizes, made.shape, like=made.form)
+    if form is None:
+        return None
+    made.form = form
+    return made
 
 
 TRANSLATIONS: dict[Any, Translation] = {
     operator.getitem: shaped.first,
+    aten.conv1d.default: weighted.conv,
+    aten.conv1d.padding: weighted.conv,
     aten.conv2d.default: weighted.conv,
     aten.conv2d.padding: weighted.conv,
     aten.linear.default: weighted.linear,
@@ -72,6 +91,7 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.clamp.default: pointwise.clamp,
     aten.clamp_min.default: pointwise.clamp,
     aten.leaky_relu.default: pointwise.leaky,
+    aten.prelu.default: pointwise.prelu,
     aten.gelu.default: pointwise.gelu,
     aten.silu.default: pointwise.activation("silu"),
     aten.hardswish.default: pointwise.activation("hardswish"),
@@ -86,20 +106,26 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.div.Tensor: pointwise.divide,
     aten.neg.default: pointwise.negative,
     aten.cat.default: shaped.cat,
+    aten.max_pool1d.default: shaped.max_pool,
     aten.max_pool2d.default: shaped.max_pool,
     aten.max_pool2d_with_indices.default: shaped.max_pool,
+    aten.avg_pool1d.default: shaped.avg_pool,
     aten.avg_pool2d.default: shaped.avg_pool,
+    aten.adaptive_avg_pool1d.default: shaped.adaptive("mean"),
     aten.adaptive_avg_pool2d.default: shaped.adaptive("mean"),
     aten._adaptive_avg_pool2d.default: shaped.adaptive("mean"),
+    aten.adaptive_max_pool1d.default: shaped.adaptive("max"),
     aten.adaptive_max_pool2d.default: shaped.adaptive("max"),
     aten.mean.dim: shaped.mean,
     aten.flatten.using_ints: shaped.reshape,
     aten.view.default: shaped.reshape,
     aten.reshape.default: shaped.reshape,
     aten._unsafe_view.default: shaped.reshape,
-    aten.squeeze.dims: shaped.reshape,
-    aten.squeeze.dim: shaped.reshape,
-    aten.unsqueeze.default: shaped.reshape,
+    aten.squeeze.dims: shaped.identity,
+    aten.squeeze.dim: shaped.identity,
+    aten.unsqueeze.default: shaped.identity,
+    aten.permute.default: shaped.permute,
+    aten.transpose.int: shaped.transpose,
     aten.clone.default: shaped.identity,
     aten.alias.default: shaped.identity,
     aten.contiguous.default: shaped.identity,

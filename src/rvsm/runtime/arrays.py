@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.operations import Shape
 
 
@@ -16,10 +17,10 @@ def is_tensor(x: object) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
-def checked(x: Any, shape: Shape, flat: bool) -> NDArray[np.float32]:
-    """Return a batch as float32 in one piece, after checking its shape."""
+def checked(x: Any, shape: Shape, form: str) -> NDArray[np.float32]:
+    """Return a batch as float32 in one piece, after checking its sizes."""
     array = np.asarray(x.detach().cpu().float().numpy() if is_tensor(x) else x)
-    expected: tuple[int, ...] = shape[:1] if flat else shape
+    expected = sizes_of(form, shape)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"the input must hold numbers but has dtype {array.dtype}")
     if array.ndim != len(expected) + 1 or array.shape[1:] != expected:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime import convolve, jit, layout, steps
 from rvsm.runtime.choice import Chooser
+from rvsm.runtime.forms import channels_last
 from rvsm.runtime.kernels import frame, player
 from rvsm.runtime.kernels.denormals import mode
 from rvsm.runtime.layout import Arena, Buffer
@@ -74,11 +75,12 @@ class _Assembler:
 
     def run(self) -> list[Step]:
         plan = self.plan
-        last = layout.last_uses(plan)
+        uses = layout.last_uses(plan)
         result: list[Step] = []
         for value in range(len(plan.inputs)):
             self._allocate(value)
-            result.append(steps.border(self.machine, self.unit, value, self.buffers[value], entering=True))
+            last = channels_last(plan.forms[value])
+            result.append(steps.border(self.machine, self.unit, value, self.buffers[value], last=last, entering=True))
         for k, operation in enumerate(plan.operations):
             self._allocate(plan.value_of(k))
             made = self._steps(k, operation)
@@ -86,10 +88,11 @@ class _Assembler:
                 step.operation = k
             made[-1].meet = True
             result += made
-            done = {value for value in (*operation.sources(), plan.value_of(k)) if last[value] == k}
+            done = {value for value in (*operation.sources(), plan.value_of(k)) if uses[value] == k}
             self.arena.give_back(self.buffers[value].place for value in done)
         for index, output in enumerate(plan.outputs):
-            result.append(steps.border(self.machine, self.unit, index, self.buffers[output.value], entering=False))
+            last, buffer = channels_last(output.form), self.buffers[output.value]
+            result.append(steps.border(self.machine, self.unit, index, buffer, last=last, entering=False))
         result[-1].meet = True
         return result
 

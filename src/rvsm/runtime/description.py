@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.operations import Shape
 
 
@@ -24,8 +25,8 @@ class Description:
 
     path: str
     size: int
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
     operations: int
     layers: tuple[Layer, ...]
 
@@ -69,5 +70,6 @@ def describe(path: str | os.PathLike[str]) -> Description:
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
         for k, w in plan.weights.items()
     )
-    outputs = tuple(plan.shapes[output.value] for output in plan.outputs)
-    return Description(str(path), Path(path).stat().st_size, plan.inputs, outputs, len(plan.operations), layers)
+    inputs = tuple(map(sizes_of, plan.forms, plan.inputs))
+    outputs = tuple(sizes_of(output.form, plan.shapes[output.value]) for output in plan.outputs)
+    return Description(str(path), Path(path).stat().st_size, inputs, outputs, len(plan.operations), layers)

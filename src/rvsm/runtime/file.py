@@ -11,11 +11,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from rvsm.files import replacing
+from rvsm.runtime.forms import MAP
 from rvsm.runtime.operations import Convolution, whole
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.weights import Weights
 
-VERSION = 1
+VERSION = 2
 MAX_GRAPH = 16 << 20  # bytes of JSON
 
 
@@ -70,6 +71,15 @@ def _graph(metadata: dict[str, str]) -> dict[str, Any]:
     version = whole(graph.pop("version", None), "its version", 1, 10**9)
     if version > VERSION:
         raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")
+    return graph if version > 1 else _with_forms(graph)
+
+
+def _with_forms(graph: dict[str, Any]) -> dict[str, Any]:
+    """Return a graph of version 1, which only said whether an input or an output is a vector, with their forms."""
+    for key in ("inputs", "outputs"):
+        for item in graph.get(key) or []:
+            if isinstance(item, dict) and "flat" in item:
+                item["form"] = "c" if item.pop("flat") is True else MAP
     return graph
 
 
@@ -91,4 +101,4 @@ def _plan(graph: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Plan:
     unexpected = sorted(set(tensors) - expected)
     if unexpected:
         raise ValueError(f"it has {len(unexpected)} tensors that no operation needs, such as {unexpected[0]!r:.40}")
-    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.flat_inputs)
+    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.forms)

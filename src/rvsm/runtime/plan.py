@@ -1,7 +1,8 @@
 """The plan: a network as a list of typed operations on numbered values, free of layouts, addresses and code.
 
 A value is a map of channels × height × width for each image; a vector of features is a map of 1 × 1. Operation k makes
-value ``inputs + k``. A plan can be written as JSON (without its weights), and what is wrong with one is a ValueError.
+value ``inputs + k``. Inputs and outputs have forms, which say how an array is such a map. A plan can be written as JSON
+(without its weights), and what is wrong with one is a ValueError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.activations import Activation
+from rvsm.runtime.forms import MAP, check_form
 from rvsm.runtime.operations import Convolution, Operation, Shape, operation_from, whole
 from rvsm.runtime.weights import Weights
 
@@ -24,18 +26,18 @@ MAX_VALUE = 1 << 28  # floats of one value of one image
 
 @dataclass(frozen=True)
 class Output:
-    """A result: which value, and whether it is a vector of features (``flat``) or a map."""
+    """A result: which value, and the form in which it is given."""
 
     value: int
-    flat: bool
+    form: str = MAP
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A network that the runtime can play; checked when it is made.
 
-    ``weights`` and ``biases`` are those of the convolutions, by the position of the operation. A plan that is not
-    ``complete`` has none yet, and cannot be played.
+    ``weights`` and ``biases`` are those of the convolutions, by the position of the operation; ``forms`` are those of
+    the inputs, maps by default. A plan that is not ``complete`` has no weights yet, and cannot be played.
     """
 
     inputs: tuple[Shape, ...]
@@ -43,26 +45,25 @@ class Plan:
     outputs: tuple[Output, ...]
     weights: Mapping[int, Weights]
     biases: Mapping[int, NDArray[np.float32]]
-    flat_inputs: tuple[bool, ...] = ()
+    forms: tuple[str, ...] = ()
     complete: bool = True
     shapes: tuple[Shape, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if not self.flat_inputs:
-            object.__setattr__(self, "flat_inputs", tuple(False for _ in self.inputs))
+        if not self.forms:
+            object.__setattr__(self, "forms", tuple(MAP for _ in self.inputs))
         object.__setattr__(self, "shapes", self._infer())
 
     def _infer(self) -> tuple[Shape, ...]:
         """Return the shape of every value, and check the plan on the way."""
-        if not self.inputs or not self.outputs or len(self.flat_inputs) != len(self.inputs):
+        if not self.inputs or not self.outputs or len(self.forms) != len(self.inputs):
             raise ValueError("a plan needs at least one input and one output")
         if len(self.operations) > MAX_OPERATIONS:
             raise ValueError(f"a plan may have {MAX_OPERATIONS} operations but has {len(self.operations)}")
         shapes = list(self.inputs)
-        for shape, flat in zip(self.inputs, self.flat_inputs, strict=True):
+        for shape, form in zip(self.inputs, self.forms, strict=True):
             _check_shape(shape, "an input")
-            if flat and shape[1:] != (1, 1):
-                raise ValueError(f"a flat input must be 1 × 1 but is {shape}")
+            check_form(form, shape, "an input")
         for k, operation in enumerate(self.operations):
             where = f"operation {k} ({operation.name!r})"
             for value in operation.sources():
@@ -79,8 +80,7 @@ class Plan:
         for output in self.outputs:
             if not 0 <= output.value < len(shapes):
                 raise ValueError(f"the output is value {output.value}, but there are {len(shapes)} values")
-            if output.flat and shapes[output.value][1:] != (1, 1):
-                raise ValueError(f"a flat output must be 1 × 1 but is {shapes[output.value]}")
+            check_form(output.form, shapes[output.value], "an output")
         return tuple(shapes)
 
     def _check_weights(self, k: int, operation: Operation, shapes: Sequence[Shape], where: str) -> None:
@@ -109,10 +109,10 @@ class Plan:
         """Return the graph as JSON data; ``read`` is the inverse."""
         return {
             "inputs": [
-                {"shape": list(shape), "flat": flat} for shape, flat in zip(self.inputs, self.flat_inputs, strict=True)
+                {"shape": list(shape), "form": form} for shape, form in zip(self.inputs, self.forms, strict=True)
             ],
             "operations": [operation.describe() for operation in self.operations],
-            "outputs": [{"value": output.value, "flat": output.flat} for output in self.outputs],
+            "outputs": [{"value": output.value, "form": output.form} for output in self.outputs],
         }
 
     @classmethod
@@ -130,17 +130,17 @@ class Plan:
             raise ValueError("the parts of the graph must be lists")
         if len(graph["operations"]) > MAX_OPERATIONS or len(graph["inputs"]) > 64 or len(graph["outputs"]) > 64:
             raise ValueError("the graph has too many parts")
-        inputs, flats = [], []
+        inputs, forms = [], []
         for item in graph["inputs"]:
-            table = _table(item, {"shape", "flat"}, "an input")
+            table = _table(item, {"shape", "form"}, "an input")
             inputs.append(_shape(table["shape"]))
-            flats.append(_truth(table["flat"]))
+            forms.append(table["form"])
         outputs = []
         for item in graph["outputs"]:
-            table = _table(item, {"value", "flat"}, "an output")
-            outputs.append(Output(whole(table["value"], "value", 0, 1 << 31), _truth(table["flat"])))
+            table = _table(item, {"value", "form"}, "an output")
+            outputs.append(Output(whole(table["value"], "value", 0, 1 << 31), table["form"]))
         operations = tuple(operation_from(item) for item in graph["operations"])
-        return cls(tuple(inputs), operations, tuple(outputs), weights, biases, tuple(flats), complete)
+        return cls(tuple(inputs), operations, tuple(outputs), weights, biases, tuple(forms), complete)
 
 
 def activation_name(activation: Activation) -> str:
@@ -169,12 +169,6 @@ def _shape(data: object) -> Shape:
         raise ValueError(f"a shape must be three whole numbers but is {data!r:.80}")
     c, h, w = (whole(item, "shape", 1, 1 << 28) for item in data)
     return c, h, w
-
-
-def _truth(data: object) -> bool:
-    if not isinstance(data, bool):
-        raise ValueError(f"true or false is expected, not {data!r:.80}")
-    return data
 
 
 def _table(data: object, keys: set[str], what: str) -> dict[str, Any]:

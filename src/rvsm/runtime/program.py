@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from rvsm.runtime import arrays
 from rvsm.runtime.assemble import assemble
 from rvsm.runtime.choice import Chooser
 from rvsm.runtime.explanation import Explanation, explain_stage
+from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.jit import machine
 from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.performance import Stage
@@ -42,8 +42,8 @@ class Program:
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
         checked = [
-            arrays.checked(x, shape, flat)
-            for x, shape, flat in zip(inputs, self.plan.inputs, self.plan.flat_inputs, strict=False)
+            arrays.checked(x, shape, form)
+            for x, shape, form in zip(inputs, self.plan.inputs, self.plan.forms, strict=False)
         ]
         if len(inputs) != len(self.plan.inputs):
             raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
@@ -133,5 +133,4 @@ class Program:
 
     def _output_shape(self, k: int) -> tuple[int, ...]:
         output = self.plan.outputs[k]
-        shape = self.plan.shapes[output.value]
-        return (prod(shape),) if output.flat else shape
+        return sizes_of(output.form, self.plan.shapes[output.value])

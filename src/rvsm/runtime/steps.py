@@ -37,8 +37,8 @@ def parameters(activation: Activation) -> NDArray[np.float32]:
     return np.array([activation.a, activation.b], dtype=np.float32)
 
 
-def border(machine: Machine, images: int, index: int, buffer: Buffer, *, entering: bool) -> Step:
-    """Return the step that brings an input into the arena, or an output out of it."""
+def border(machine: Machine, images: int, index: int, buffer: Buffer, *, last: bool, entering: bool) -> Step:
+    """Return the step that brings an input into the arena, or an output out of it; outside, channels may be ``last``."""
     name, write = (borders.enter_name, borders.enter) if entering else (borders.leave_name, borders.leave)
     g = buffer.geometry
     arguments = {
@@ -51,7 +51,11 @@ def border(machine: Machine, images: int, index: int, buffer: Buffer, *, enterin
         "plane": g.plane,
     }
     return Step(
-        name(machine.lanes, images), lambda: write(machine.lanes, images), borders.SLOTS, arguments, meet=entering
+        name(machine.lanes, images, last=last),
+        lambda: write(machine.lanes, images, last=last),
+        borders.SLOTS,
+        arguments,
+        meet=entering,
     )
 
 

@@ -16,6 +16,11 @@ def is_node(*values: Any) -> bool:
     return all(isinstance(value, Node) for value in values)
 
 
+def is_spatial(x: Any) -> bool:
+    """Return whether this is a map or a line of positions, with the channels first, as convolutions take them."""
+    return isinstance(x, Node) and x.form in ("chw", "cw")
+
+
 def is_constant(value: Any) -> bool:
     """Return whether this is a float32 tensor."""
     return isinstance(value, Tensor) and value.dtype == torch.float32
@@ -27,15 +32,17 @@ def array(tensor: Tensor) -> Floats:
 
 
 def node(operation: Operation, sources: list[Node]) -> Node:
-    """Return the node of an operation."""
-    return Node(operation, sources, operation.shape([source.shape for source in sources]))
+    """Return the node of an operation, in the form of its first source."""
+    return Node(operation, sources, operation.shape([source.shape for source in sources]), sources[0].form)
 
 
-def pair(value: int | Sequence[int]) -> Pair:
-    """Return a number, or a list of one or two, as height and width."""
-    if isinstance(value, int):
-        return value, value
-    return (value[0], value[0]) if len(value) == 1 else (value[0], value[1])
+def pair(value: int | Sequence[int], x: Node, usual: int = 1) -> Pair:
+    """Return a number, or a list of one or two, as height and width; a line's height has what is ``usual``."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    if x.form == "cw":
+        (width,) = numbers
+        return usual, width
+    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
 def with_weights(operation: Convolution, source: Node, weights: Tensor | Floats, bias: Tensor | Floats | None) -> Node:
@@ -56,4 +63,4 @@ def affine(name: str, x: Node, scale: Floats, shift: Floats) -> Node:
 
 def same(source: Node) -> Node:
     """Return a node that stands for its source; it is removed with the others that do nothing."""
-    return Node(Pointwise(name="identity", operation="none", a=0), [source], source.shape)
+    return node(Pointwise(name="identity", operation="none", a=0), [source])

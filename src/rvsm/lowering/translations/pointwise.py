@@ -9,6 +9,7 @@ import numpy as np
 from rvsm.lowering.draft import Floats, Node
 from rvsm.lowering.translations.nodes import affine, array, is_constant, is_node, node
 from rvsm.runtime.activations import RELU, Activation
+from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.operations import Pointwise
 
 
@@ -45,6 +46,11 @@ def leaky(name: str, x: Any, slope: float = 0.01) -> Node | None:
     return _activated(name, x, Activation("leaky", slope))
 
 
+def prelu(name: str, x: Any, slope: Any) -> Node | None:
+    """Return x, multiplied by a slope where it is negative; the runtime does not have a slope for each channel."""
+    return leaky(name, x, slope.item()) if is_constant(slope) and slope.numel() == 1 else None
+
+
 def gelu(name: str, x: Any, approximate: str = "none") -> Node | None:
     """Return x·Φ(x), exactly or with tanh."""
     return _activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
@@ -56,13 +62,12 @@ def _per_channel(value: Any, x: Node) -> Floats | None:
         return np.full(x.shape[0], value, dtype=np.float32)
     if not is_constant(value):
         return None
-    channels = (x.shape[0],) if x.flat else (x.shape[0], 1, 1)
-    rank = len(channels) + 1
-    if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
+    channels = (1, *sizes_of(x.form, (x.shape[0], 1, 1)))
+    if value.ndim > len(channels):
         return None
-    sizes = tuple(value.shape[1:]) if value.ndim == rank else tuple(value.shape)
-    if math.prod(sizes) == 1:
+    if value.numel() == 1:
         return np.full(x.shape[0], value.item(), dtype=np.float32)
+    sizes = (1,) * (len(channels) - value.ndim) + tuple(value.shape)
     return array(value).reshape(-1) if sizes == channels else None
 
 
@@ -79,7 +84,7 @@ def two(operation: str) -> Callable[..., Node | None]:
                 return None
             one, zero = np.ones_like(row), np.zeros_like(row)
             return affine(name, x, *((one, row) if operation == "add" else (row, zero)))
-        if a.flat != b.flat:  # a vector beside a map counts along the map's columns, not along its channels
+        if a.form != b.form:  # a vector beside a map counts along the map's columns, not along its channels
             return None
         if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
             a, b = b, a

@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rvsm.lowering.draft import Node
-from rvsm.lowering.translations.nodes import is_node, node, pair, same
+from rvsm.lowering.translations.nodes import is_node, is_spatial, node, pair, same
+from rvsm.runtime.forms import FORMS, channels_last
 from rvsm.runtime.operations import AdaptivePooling, Concatenation, Flattening, Pooling
 
 
 def cat(name: str, parts: Sequence[Any], dim: int = 0) -> Node | None:
     """Return values side by side in their channels."""
-    if not is_node(*parts) or dim not in (1, -1 if parts[0].flat else -3):
+    if not is_node(*parts) or len({part.form for part in parts}) != 1:
+        return None
+    form = parts[0].form
+    if dim % (len(form) + 1) != form.index("c") + 1:
         return None
     return node(Concatenation(name=name, parts=()), list(parts))
 
@@ -19,11 +23,11 @@ def max_pool(  # noqa: PLR0917 - aten's own order
     name: str, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Node | None:
     """Return the maxima of windows."""
-    if not is_node(x) or x.flat:
+    if not is_spatial(x):
         return None
     operation = Pooling(
-        name=name, source=0, mode="max", kernel=pair(kernel), stride=pair(stride or kernel), padding=pair(padding),
-        dilation=pair(dilation), ceil=ceil,
+        name=name, source=0, mode="max", kernel=pair(kernel, x), stride=pair(stride or kernel, x),
+        padding=pair(padding, x, 0), dilation=pair(dilation, x), ceil=ceil,
     )  # fmt: skip
     return node(operation, [x])
 
@@ -33,11 +37,11 @@ def avg_pool(  # noqa: PLR0917 - aten's own order
     divisor: int | None = None,
 ) -> Node | None:  # fmt: skip
     """Return the means of windows."""
-    if not is_node(x) or x.flat or divisor is not None:
+    if not is_spatial(x) or divisor is not None:
         return None
     operation = Pooling(
-        name=name, source=0, mode="mean", kernel=pair(kernel), stride=pair(stride or kernel), padding=pair(padding),
-        ceil=ceil, padded=padded,
+        name=name, source=0, mode="mean", kernel=pair(kernel, x), stride=pair(stride or kernel, x),
+        padding=pair(padding, x, 0), ceil=ceil, padded=padded,
     )  # fmt: skip
     return node(operation, [x])
 
@@ -46,16 +50,17 @@ def adaptive(mode: str) -> Callable[..., Node | None]:
     """Return the translation of a pooling to a given size."""
 
     def translation(name: str, x: Any, size: Any) -> Node | None:
-        if not is_node(x) or x.flat:
+        if not is_spatial(x):
             return None
-        return node(AdaptivePooling(name=name, source=0, mode=mode, size=pair(size)), [x])
+        return node(AdaptivePooling(name=name, source=0, mode=mode, size=pair(size, x)), [x])
 
     return translation
 
 
 def mean(name: str, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False) -> Node | None:
-    """Return the mean over height and width."""
-    if not is_node(x) or x.flat or dims is None or sorted(d % 4 for d in dims) != [2, 3]:
+    """Return the mean over all positions."""
+    positions = [k for k, axis in enumerate(x.form, start=1) if axis != "c"] if is_node(x) else []
+    if not positions or dims is None or sorted(d % (len(x.form) + 1) for d in dims) != positions:
         return None
     return node(AdaptivePooling(name=name, source=0, mode="mean", size=(1, 1)), [x])
 
@@ -64,7 +69,27 @@ def reshape(name: str, x: Any, *others: Any, **options: Any) -> Node | None:
     """Return a flattening; ``translate`` refuses it if that is not the shape that comes out."""
     if not is_node(x):
         return None
-    return same(x) if x.shape[1:] == (1, 1) else node(Flattening(name=name, source=0), [x])
+    if x.shape[1:] == (1, 1):
+        return same(x)
+    return None if channels_last(x.form) else node(Flattening(name=name, source=0), [x])
+
+
+def permute(name: str, x: Any, dims: Sequence[int]) -> Node | None:
+    """Return the value in another form, if that is one of those that there are."""
+    if not is_node(x) or dims[0] != 0:
+        return None
+    made = same(x)
+    made.form = "".join(x.form[d % len(dims) - 1] for d in dims[1:])
+    return made if made.form in FORMS else None
+
+
+def transpose(name: str, x: Any, first: int, second: int) -> Node | None:
+    """Return the value with two of its dimensions exchanged."""
+    if not is_node(x):
+        return None
+    dims = list(range(len(x.form) + 1))
+    dims[first], dims[second] = dims[second], dims[first]
+    return permute(name, x, dims)
 
 
 def first(name: str, value: Any, index: int) -> Node | None:
