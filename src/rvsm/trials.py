@@ -1,4 +1,4 @@
-"""Trying a network out: batches of any size made of an example, and how far the results of two engines are apart."""
+"""Trying a network out: batches of any size made of an example, and how far two engines' results are apart."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -41,7 +41,7 @@ def trial_inputs(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
 
 
 def difference(results: Any, expected: Any) -> float:
-    """Return the largest difference of two engines' results, relative to the largest value of each that is expected.
+    """Return the largest difference of two engines' results, each relative to the largest value that is expected.
 
     Results are tensors, arrays or numbers in tuples, lists or tables of any depth; None counts for nothing, and NaN
     in one is NaN.

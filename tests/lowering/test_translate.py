@@ -127,14 +127,24 @@ LINE = (4, 37)
 NATIVE = {
     "a network of lines": (
         nn.Sequential(
-            nn.Conv1d(4, 8, 5, stride=2, padding=2), nn.BatchNorm1d(8), nn.PReLU(), nn.MaxPool1d(3, 2, 1),
-            nn.Conv1d(8, 8, 4, padding="same"), nn.ReLU(), nn.Conv1d(8, 8, 3, dilation=2, groups=2), nn.AvgPool1d(2),
-            nn.Flatten(), nn.Linear(24, 3),
+            nn.Conv1d(4, 8, 5, stride=2, padding=2),
+            nn.BatchNorm1d(8),
+            nn.PReLU(),
+            nn.MaxPool1d(3, 2, 1),
+            nn.Conv1d(8, 8, 4, padding="same"),
+            nn.ReLU(),
+            nn.Conv1d(8, 8, 3, dilation=2, groups=2),
+            nn.AvgPool1d(2),
+            nn.Flatten(),
+            nn.Linear(24, 3),
         ),
         LINE,
-    ),  # fmt: skip
+    ),
     "a line comes out": (nn.Conv1d(4, 3, 7, padding=3), LINE),
-    "adaptive pooling of lines": (nn.Sequential(nn.Conv1d(4, 8, 3), nn.AdaptiveMaxPool1d(5), nn.AdaptiveAvgPool1d(2)), LINE),
+    "adaptive pooling of lines": (
+        nn.Sequential(nn.Conv1d(4, 8, 3), nn.AdaptiveMaxPool1d(5), nn.AdaptiveAvgPool1d(2)),
+        LINE,
+    ),
     "the mean of a line": (nn.Sequential(nn.Conv1d(4, 8, 3), Mean(2), nn.Linear(8, 2)), LINE),
     "tokens": (nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 5)), (13, 9)),
     "tokens past each other": (Feed(9), (13, 9)),
@@ -149,7 +159,7 @@ NATIVE = {
         (3, 6, 7),
     ),
     "a map that comes with the channels last": (nn.Linear(8, 5), (6, 7, 8)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NATIVE)

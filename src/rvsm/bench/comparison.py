@@ -118,7 +118,7 @@ def compare(
 
     Args:
         model: the network in eval mode, as it is: nothing is folded for the other engines but by themselves.
-        example: a batch of any size, or a tuple of several inputs, for the shapes; floats are replaced by random ones.
+        example: a batch of any size, or a tuple of several inputs, for the shapes; floats become random ones.
         title: the head of the table.
         program: what to measure as ours; by default ``rvsm.compile`` of the model.
         batches: the batch sizes.

@@ -21,8 +21,8 @@ Floats = NDArray[np.float32]
 class Node:
     """A value and how it is made; an input has no operation.
 
-    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``form`` is that of the network's tensor,
-    which matters while the network is translated and where a value comes in or goes out.
+    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``form`` is that of the network's
+    tensor, which matters while the network is translated and where a value comes in or goes out.
     """
 
     operation: Operation | None

@@ -61,7 +61,7 @@ def divide(captured: Captured) -> list[Part]:
 def _depths(
     captured: Captured, made: dict[fx.Node, Node], origin: dict[Node, fx.Node], needed: set[fx.Node]
 ) -> dict[fx.Node, int]:
-    """Return which part a node belongs to: native ones have odd numbers, and a value enters a later one than its own."""
+    """Return the number of each node's part: odd if it is native, and larger than those that it takes values from."""
     depth: dict[fx.Node, int] = dict.fromkeys([*captured.inputs, *captured.tensors], 0)
     for node in captured.nodes:
         if node in needed:
@@ -72,7 +72,7 @@ def _depths(
 
 
 def _idle(made: dict[fx.Node, Node], depth: dict[fx.Node, int], needed: set[fx.Node]) -> list[fx.Node]:
-    """Return the nodes of native parts without weights: no zeros pay for the way in and out, if there are other parts."""
+    """Return nodes of native parts without weights: beside other parts, no zeros pay for the way in and out."""
     inside = [node for node in needed if node in depth]
     working = {depth[node] for node in inside if node in made and made[node].weights is not None}
     alone = len({depth[node] for node in inside}) == 1
@@ -82,8 +82,8 @@ def _idle(made: dict[fx.Node, Node], depth: dict[fx.Node, int], needed: set[fx.N
 def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, Node]]:
     """Return the nodes that the runtime can take, and those that stand for values from outside.
 
-    Whether a tensor from outside has its channels first or last is decided by the first operation that takes it; one
-    that can take it both ways gives what most of the network wants.
+    Whether a tensor from outside has its channels first or last is decided by the first operation that takes it;
+    one that can take it both ways gives what most of the network wants.
     """
     made: dict[fx.Node, Node] = {}
     entries: dict[fx.Node, Node] = {}

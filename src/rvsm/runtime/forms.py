@@ -1,8 +1,9 @@
 """Forms: which sizes of an array are the channels, rows and columns of a map.
 
-A form names the sizes of one image in the array's order, and a size that it does not name is 1. ``chw`` is a map, ``c``
-a vector of features, ``cw`` a line of positions; ``hwc`` and ``wc`` are maps and lines with the channels last, as linear
-layers have them. Inside of a program all values are maps: a form only matters where an array comes in or goes out.
+A form names the sizes of one image in the array's order, and a size that it does not name is 1. ``chw`` is a map,
+``c`` a vector of features, ``cw`` a line of positions; ``hwc`` and ``wc`` are maps and lines with the channels
+last, as linear layers have them. Inside of a program all values are maps: a form only matters where an array comes
+in or goes out.
 """
 
 from rvsm.runtime.operations import Shape
@@ -36,7 +37,7 @@ def shape_of(form: str, sizes: tuple[int, ...]) -> Shape:
 
 
 def form_of(sizes: tuple[int, ...], shape: Shape, *, like: str) -> str | None:
-    """Return the form of an array that has a map's numbers in the order of the form ``like``; None if there is none.
+    """Return the form of an array that has a map's numbers in the order of the form ``like``, if there is one.
 
     >>> form_of((8, 5), (8, 1, 5), like="chw"), form_of((5, 8), (8, 1, 5), like="chw")
     ('cw', None)

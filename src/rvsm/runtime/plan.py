@@ -1,8 +1,8 @@
 """The plan: a network as a list of typed operations on numbered values, free of layouts, addresses and code.
 
 A value is a map of channels × height × width for each image; a vector of features is a map of 1 × 1. Operation k makes
-value ``inputs + k``. Inputs and outputs have forms, which say how an array is such a map. A plan can be written as JSON
-(without its weights), and what is wrong with one is a ValueError.
+value ``inputs + k``. Inputs and outputs have forms, which say how an array is such a map. A plan can be written as
+JSON (without its weights), and what is wrong with one is a ValueError.
 """
 
 from collections.abc import Mapping, Sequence

@@ -38,7 +38,7 @@ def parameters(activation: Activation) -> NDArray[np.float32]:
 
 
 def border(machine: Machine, images: int, index: int, buffer: Buffer, *, last: bool, entering: bool) -> Step:
-    """Return the step that brings an input into the arena, or an output out of it; outside, channels may be ``last``."""
+    """Return the step that brings an input into the arena, or an output out of it, with its channels ``last``."""
     name, write = (borders.enter_name, borders.enter) if entering else (borders.leave_name, borders.leave)
     g = buffer.geometry
     arguments = {

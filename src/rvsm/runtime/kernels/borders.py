@@ -1,7 +1,7 @@
 """The borders of a network: images come in as rows of floats, one image after the other, and leave so.
 
-Inside, a position is a vector of images (``images`` = lanes) or a single float (``images`` = 1). Outside, an image has
-one channel after the other, or its positions with the channels ``last``.
+Inside, a position is a vector of images (``images`` = lanes) or a single float (``images`` = 1). Outside, an image
+has one channel after the other, or one position after the other with the channels ``last``.
 """
 
 from rvsm.runtime.kernels.frame import Kernel
