@@ -115,6 +115,16 @@ class TestHelp:
 
 
 class TestSentences:
+    @pytest.mark.parametrize(("error", "told"), [("Unable to allocate 3 TiB", "3 TiB"), ("", "smaller sizes")])
+    def test_memory(self, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, error: str, told: str) -> None:
+        def fail(_: list[str]) -> int:
+            raise MemoryError(error)
+
+        monkeypatch.setitem(COMMANDS, "info", (fail, ""))
+        text = refused("info")
+        assert text.startswith("there is not enough memory: ")
+        assert told in text
+
     def test_options(self, refused: Callable[..., str]) -> None:
         assert "did you mean 'training.epochs'?" in refused("train", "--training.epoch", "3")
         assert refused("train", *QUICK, "--training.epochs", "x") == "training.epochs must be a whole number but is 'x'"

@@ -150,6 +150,20 @@ def test_images_of_one_size_that_are_not_square_need_a_size(tmp_path: Path, enco
     assert Folder(tmp_path / "mine", size=6, test_share=0.5).load().size == 6
 
 
+@pytest.mark.parametrize("where", ["PIL.ImageOps.fit", "numpy.stack"])
+def test_too_little_memory_is_not_blamed_on_an_image(
+    tmp_path: Path, grow: Grow, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError("none left")
+
+    root = grow(tmp_path / "mine", SPLIT)
+    monkeypatch.setattr(where, fail)
+    message = r"not enough memory for the images of .*mine in 99×99 pixels \(.*(decoded|left)\); give a smaller size"
+    with pytest.raises(ValueError, match=message):
+        Folder(root, size=99).load()
+
+
 def test_a_damaged_image_is_named(tmp_path: Path, grow: Grow) -> None:
     root = grow(tmp_path / "mine", SPLIT)
     bad = root / "train" / "b" / "bad.jpg"

@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 141
     except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
         print(f"rvsm: {error}", file=sys.stderr)
+    except MemoryError as error:
+        print(f"rvsm: there is not enough memory: {str(error) or 'give smaller sizes'}", file=sys.stderr)
     return 1
 
 

@@ -42,6 +42,8 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
             if size is not None and form.size != (size, size):
                 form = ImageOps.fit(form, (size, size), Image.Resampling.LANCZOS)
             pixels = np.asarray(form)
+    except MemoryError as error:  # which is not the file's fault
+        raise MemoryError(f"while {name} was decoded") from error
     except Exception as error:  # Pillow's decoders raise whatever they stumble over
         raise ValueError(f"{name} cannot be read as an image ({_reason(error)}); replace or remove it") from error
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))

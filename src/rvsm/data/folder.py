@@ -67,7 +67,14 @@ class Folder:
             entries = in_folder(path)
             files = [entry.contents for entry in entries if isinstance(entry.contents, Path)]
         options = {name: value for name, value in asdict(self).items() if name != "path"}
-        dataset = cached(path, files, options, lambda: self._decode(entries, path.name))
+        try:
+            dataset = cached(path, files, options, lambda: self._decode(entries, path.name))
+        except MemoryError as error:
+            size = "their own size" if self.size is None else f"{self.size}×{self.size} pixels"
+            raise ValueError(
+                f"there is not enough memory for the images of {path} in {size} ({error}); give a smaller size, or"
+                " fewer images"
+            ) from error
         self._inspect(dataset)
         return dataset
 
