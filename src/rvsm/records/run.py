@@ -209,7 +209,8 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
     """
     plain = unicodedata.normalize("NFKC", name).lower()
     words = "".join(c if c.isalnum() or c in "._-" else " " for c in plain).split()
-    return runs / f"{'-'.join(words).strip('.-')[:100] or 'run'}-s{seed}"
+    whole = "-".join(words).strip(".-").encode()
+    return runs / f"{whole[:100].decode(errors='ignore') or 'run'}-s{seed}"  # file systems count bytes
 
 
 def _age(checkpoint: Path) -> tuple[int, str]:
