@@ -1,15 +1,13 @@
 """The demo, short, with everything in it real."""
 
 import io
-import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from rvsm.cli import main
-from rvsm.config import as_toml
-from rvsm.demo import _forget_older, configs, demo
+from rvsm.demo import configs, demo
 from rvsm.records import Run, folder_of
 
 
@@ -35,27 +33,22 @@ def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(tmp_p
     assert packed["RVSM ℓ0, 90 % asked"]["file_bytes"] < 0.2 * packed["SGD"]["file_bytes"]
 
 
-def test_a_run_of_another_version_is_run_again_and_others_are_kept(tmp_path: Path) -> None:
+def test_the_demo_removes_no_run_and_measures_its_own_speeds(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=120)
     demo(console, out=tmp_path, epochs=1)
     folders = [folder_of(tmp_path, config.name, 0) for config in configs()]
-    config = folders[0] / "config.toml"
-    config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.2"))
-    before = [(folder / "result.json").stat().st_mtime_ns for folder in folders]
+    run = Run(folders[0])
+    before = run.runtime()
+    run.save_runtime({**before, "batch": 1, "speedup": 1000.0})  # as rvsm bench --keep does
     demo(console, out=tmp_path, epochs=1)
-    after = [(folder / "result.json").stat().st_mtime_ns for folder in folders]
-    assert after[0] != before[0]
-    assert after[1:] == before[1:]
-
-
-def test_a_run_with_an_option_that_is_no_longer_there_is_forgotten(tmp_path: Path) -> None:
-    config = configs()[0].with_seed(0)
-    folder = folder_of(tmp_path, config.name, 0)
-    for added, kept in (("", True), ("[budget]\nshape = 'linear'\n", False)):
-        Run.create(folder, config=as_toml(config) + added, about={})
-        _forget_older(config, tmp_path)
-        assert folder.exists() == kept
-        shutil.rmtree(folder, ignore_errors=True)
+    assert run.runtime()["batch"] == before["batch"]
+    assert run.runtime()["speedup"] < 1000
+    config = run.folder / "config.toml"
+    for text in (config.read_text().replace("lr = 0.1", "lr = 0.2"), config.read_text() + "[budget]\nshape = 'a'\n"):
+        config.write_text(text)
+        with pytest.raises(ValueError, match=r"holds a run .*give another folder, or remove it"):
+            demo(console, out=tmp_path, epochs=1)
+    assert all((folder / "result.json").exists() for folder in folders)
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

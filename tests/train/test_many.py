@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 
 from rvsm.config import Config, read_config
@@ -46,6 +47,19 @@ def test_at_once_gives_what_one_after_another_gives(tmp_path: Path) -> None:
     _, again = run(configs, tmp_path / "two", jobs=2, seeds=2)
     assert again.count("finished already: test accuracy") == 4
     assert "begun" not in again
+
+
+def test_what_is_finished_needs_no_images(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    for name in ("a", "b"):
+        for number in range(9):
+            (photos / name).mkdir(parents=True, exist_ok=True)
+            Image.new("L", (8, 8), 20 * number).save(photos / name / f"{number}.png")
+    configs = [config("one", "--data.name", "folder", "--data.path", str(photos), "--data.size", "8")]
+    run(configs, tmp_path / "runs", jobs=1)
+    photos.rename(tmp_path / "elsewhere")
+    _, told = run(configs, tmp_path / "runs", jobs=1)
+    assert "1/1 one, seed 0, finished already" in told
 
 
 def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:

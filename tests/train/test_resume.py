@@ -210,9 +210,31 @@ def test_all_checkpoints_damaged(small: Any, train: Any, stopped: Any, digits: D
 def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) -> None:
     folder, _ = stopped(small(), 5)
     about = Run(folder).about()
-    (folder / "about.json").write_text(json.dumps({**about, "threads": 4}))
+    (folder / "about.json").write_text(json.dumps({**about, "threads": 1000}))
     text = go_on(folder, digits)
-    assert "other machine or versions than at the start (threads 4 → 1): the results will not be bit-identical" in text
+    assert (
+        "other machine or versions than at the start (threads 1000 → 1): the results will not be bit-identical" in text
+    )
+
+
+def test_a_run_goes_on_with_as_many_threads_as_it_began_with(
+    small: Any, stopped: Any, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = stopped(small(), 5)
+    about = Run(folder).about()
+    (folder / "about.json").write_text(json.dumps({**about, "threads": 2}))
+    monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
+    seen = []
+    step = Trainer.train_step
+    monkeypatch.setattr(Trainer, "train_step", lambda *a: (seen.append(torch.get_num_threads()), step(*a))[1])
+    assert "other machine" not in go_on(folder, digits)
+    assert set(seen) == {2}
+    assert torch.get_num_threads() == 1
+
+
+def test_threads_of_one_run_are_not_those_of_the_next(small: Any, train: Any) -> None:
+    assert train(small("--training.epochs", "1", "--training.threads", "2")).about()["threads"] == 2
+    assert train(small()).about()["threads"] == 1
 
 
 def test_the_same_machine_is_not_mentioned(small: Any, stopped: Any, digits: Dataset) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 from rvsm.config import Training
 from rvsm.data import Dataset
@@ -80,7 +81,11 @@ class TestMeasure:
         assert EDGES[at[0]] <= -2 <= EDGES[at[0] + 1]
 
     def test_channel_norms(self) -> None:
-        assert channel_norms([("a", torch.tensor([[3.0, 4.0], [0.0, 0.0]]))]) == {"a": [5.0, 0.0]}
+        model = nn.Sequential(nn.Linear(2, 2), nn.ConvTranspose2d(1, 3, 1))
+        model[0].weight.data = torch.tensor([[3.0, 4.0], [0.0, 0.0]])
+        model[1].weight.data = torch.tensor([1.0, -2.0, 0.0]).reshape(1, 3, 1, 1)
+        named = [(name, w) for name, w in model.named_parameters() if w.ndim > 1]
+        assert channel_norms(model, named) == {"0.weight": [5.0, 0.0], "1.weight": [1.0, 2.0, 0.0]}
 
 
 class TestDisplay:
@@ -112,6 +117,7 @@ def test_tensorboard_or_a_sentence(small: Callable[..., Any], digits: Dataset, t
     except ImportError:
         with pytest.raises(ValueError, match=r"training\.tensorboard needs the package tensorboard: pip install"):
             start(config, tmp_path / "run", Console(file=io.StringIO()), digits)
+        assert not (tmp_path / "run").exists()
     else:
         start(config, tmp_path / "run", Console(file=io.StringIO()), digits)
         assert list((tmp_path / "run" / "tensorboard").glob("events*"))

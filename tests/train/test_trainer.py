@@ -14,10 +14,11 @@ import rvsm.train.trainer
 from rvsm.config import Config, read_config
 from rvsm.data import Batches, Dataset, Images
 from rvsm.records.checkpoint import load, save
-from rvsm.train import Trainer
+from rvsm.train import Trainer, summary
 from rvsm.train.result import finish
 
 PLAIN = """
+import torch
 from torch import nn
 
 def linear(*, channels: int, classes: int, hidden: int = 12):
@@ -37,6 +38,30 @@ def two():
 
 def nothing():
     return 3
+
+class Untrainable(nn.Linear):
+    def __init__(self):
+        super().__init__(64, 10)
+
+    def forward(self, x):
+        if self.training:
+            return {}["mask"]
+        return super().forward(x.flatten(1))
+
+class Unprepared(nn.Linear):
+    def __init__(self):
+        super().__init__(64, 10)
+
+    def prepare(self):
+        pass
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(10))
+
+    def forward(self, x):
+        return x.flatten(1)[:, :10] * self.scale
 
 class Prepared(nn.Module):
     def __init__(self, classes: int):
@@ -254,6 +279,31 @@ class TestModels:
         with pytest.raises(ValueError, match=r"must return a torch\.nn\.Module but returned 3"):
             Trainer(dense("--model.name", f"{module}:nothing"), digits)
 
+    def test_a_model_that_raises_where_only_a_training_comes(self, module: str, digits: Dataset) -> None:
+        trainer = Trainer(dense("--model.name", f"{module}:Untrainable"), digits)
+        with pytest.raises(
+            ValueError, match=rf"'{module}:Untrainable' failed in step 1: KeyError: 'mask' \(.*, line \d+\)"
+        ):
+            trainer.run()
+        with pytest.raises(ValueError, match=rf"'{module}:Unprepared' cannot prepare itself: TypeError: .*prepare\(\)"):
+            Trainer(dense("--model.name", f"{module}:Unprepared"), digits)
+
+    def test_a_model_without_any_matrix(self, module: str, digits: Dataset) -> None:
+        trainer = Trainer(dense("--model.name", f"{module}:Scale"), digits)
+        trainer.run()
+        result = finish(trainer)[1]
+        assert (result["weights"], result["sparsity"], result["multiplications_saved"]) == (0, 0.0, None)
+        assert summary(result).startswith("test accuracy")
+
+    def test_multiplications_are_those_of_the_whole_network(self, module: str, digits: Dataset) -> None:
+        words = ["--model.name", f"{module}:linear", "--method.name", "magnitude", "--budget.sparsity", "0.5"]
+        words += ["--method.include", '["1.weight"]', "--training.epochs", "2", "--training.batch", "250"]
+        trainer = Trainer(read_config(flags=words), digits)
+        trainer.run()
+        result = finish(trainer)[1]
+        assert result["sparsity"] == 0.5
+        assert result["multiplications_saved"] == pytest.approx(0.5 * 64 * 12 / (64 * 12 + 12 * 10))
+
     def test_a_model_that_prepares_itself(self, module: str, digits: Dataset) -> None:
         trainer = Trainer(dense("--model.name", f"{module}:Prepared"), digits)
         assert float(trainer.model.mean.mean()) == pytest.approx(0, abs=1e-3)  # of all normalised images
@@ -276,10 +326,6 @@ class TestModels:
                 ValueError, match=rf"training\.device '{device}' cannot be used: .*; choose cpu, cuda or"
             ):
                 Trainer(small("--training.device", device), digits)
-
-    def test_threads(self, small: Any, digits: Dataset) -> None:
-        Trainer(small("--training.threads", "2"), digits)
-        assert torch.get_num_threads() == 2
 
 
 def test_the_result_is_plain_and_complete(small: Any, train: Any) -> None:
@@ -331,6 +377,21 @@ def test_signals_are_given_back(small: Any, train: Any) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     train(small())
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_signal_that_is_ignored_stays_so(small: Any, train: Any) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    seen = []
+    try:
+        config = small()
+        step = Trainer.train_step
+        with pytest.MonkeyPatch.context() as patch:
+            look = lambda *a: (seen.append(signal.getsignal(signal.SIGINT)), step(*a))[1]  # noqa: E731
+            patch.setattr(Trainer, "train_step", look)
+            train(config)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert set(seen) == {signal.SIG_IGN}
 
 
 def test_memory_is_flat(small: Any, train: Any) -> None:

@@ -4,8 +4,8 @@ from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.loading import load_network
 from rvsm.train.many import run_all
-from rvsm.train.recorder import StoppedError
-from rvsm.train.session import quoted, refuse_others, resume, start, start_or_resume, summary
+from rvsm.train.recorder import StoppedError, quoted
+from rvsm.train.session import refuse_others, resume, start, start_or_resume, summary
 from rvsm.train.trainer import Trainer
 
 __all__ = [

@@ -51,7 +51,7 @@ def describe(placement: Placement) -> dict[str, Any]:
     from rvsm import __version__
 
     return {
-        "machine": _processor(),
+        "machine": processor(),
         "threads": torch.get_num_threads(),
         **asdict(placement),
         "versions": {
@@ -85,7 +85,8 @@ def _multiplies_bfloat16(kind: str) -> bool:
     return bool(known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16"))
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the name of the processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             for line in file:

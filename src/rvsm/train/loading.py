@@ -7,7 +7,7 @@ from torch import nn
 
 from rvsm.config import build, config_of
 from rvsm.records import Run
-from rvsm.train.session import quoted
+from rvsm.train.recorder import quoted
 
 
 def load_network(folder: Path | str) -> tuple[nn.Module, dict[str, Any]]:

@@ -55,16 +55,17 @@ def run_all(
 
 
 def _one_by_one(wanted: Sequence[tuple[Config, Path]], console: Console, *, brief: bool) -> None:
-    loaded: dict[str, Dataset] = {}
+    loaded: tuple[str, Dataset] | None = None  # the last images only, which the next run is likely to need
     for number, (config, folder) in enumerate(wanted, 1):
-        finished = ", finished already" if (folder / "result.json").exists() else ""
-        title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{finished}"
+        finished = (folder / "result.json").exists()
+        title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{', finished already' * finished}"
         console.print(title, highlight=False, markup=False, soft_wrap=True)
         key = repr(config.data.table())
-        if key not in loaded:
-            loaded[key] = build.dataset(config)
+        if not finished and (loaded is None or loaded[0] != key):
+            loaded = key, build.dataset(config)
         try:
-            result = start_or_resume(config, folder, console, loaded[key], brief=brief)
+            data = None if finished or loaded is None else loaded[1]
+            result = start_or_resume(config, folder, console, data, brief=brief)
             console.print(f"    {summary(result)}", highlight=False, soft_wrap=True)
         except DivergenceError as error:
             console.print(f"    {error}", style="yellow", highlight=False, markup=False, soft_wrap=True)

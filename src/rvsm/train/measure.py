@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
 
 from rvsm.data import Batches
 from rvsm.metrics import Statistics
@@ -66,11 +67,14 @@ def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
     return {"range": [EDGES[0], EDGES[-1]], "zeros": zeros, "counts": counts.tolist()}
 
 
-def channel_norms(named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
-    """Return the norm of each output channel of each layer, to four digits."""
-    return {
-        name: [float(f"{norm:.4g}") for norm in w.detach().float().flatten(1).norm(dim=1).tolist()] for name, w in named
-    }
+def channel_norms(model: nn.Module, named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
+    """Return the norm of each output channel of each listed weight of a model, to four digits."""
+    transposed = {id(m.weight) for m in model.modules() if isinstance(m, _ConvTransposeNd)}  # outputs come second
+    norms = {}
+    for name, w in named:
+        by_output = w.detach().float().transpose(0, 1) if id(w) in transposed else w.detach().float()
+        norms[name] = [float(f"{norm:.4g}") for norm in by_output.flatten(1).norm(dim=1).tolist()]
+    return norms
 
 
 def _range(values: Iterable[float]) -> list[float] | None:

@@ -1,9 +1,12 @@
 """Keep a training in its run's folder while it goes on."""
 
+import shlex
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -12,6 +15,28 @@ import torch
 from rvsm.records import Run
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Say what to do where the folder of a run cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        there = (folder / "config.toml").exists()
+        raise ValueError(
+            f"{folder} cannot be written to: {error.strerror or error}. "
+            + (
+                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {quoted(folder)}"
+                if there
+                else "Make room, give access, or give another folder"
+            )
+        ) from None
+
+
+def quoted(folder: Path) -> str:
+    """Return a folder as one would type it into a shell."""
+    return shlex.quote(str(folder))
 
 
 class StoppedError(KeyboardInterrupt):
@@ -37,7 +62,8 @@ class Recorder(Callback):
         """Take over Ctrl-C, which in the middle of a step would leave the weights half updated."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._ask)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # so a script starts what runs beside it
+                    self._handlers[number] = signal.signal(number, self._ask)
 
     def on_step(self, trainer: Trainer) -> None:
         """Save when it is time, and stop when asked to; but the end of an epoch waits for its look, in `on_epoch`."""
@@ -46,7 +72,8 @@ class Recorder(Callback):
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics."""
-        self.run.append(record)
+        with writing(self.run.folder):
+            self.run.append(record)
 
     def on_epoch(self, trainer: Trainer) -> None:
         """Save after an epoch, or after a few of them."""
@@ -65,7 +92,8 @@ class Recorder(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # the next loss will tell if not
-            self.run.save(trainer.step, trainer.state())
+            with writing(self.run.folder):
+                self.run.save(trainer.step, trainer.state())
         self._saved_at = time.monotonic()
         if self._stop:
             raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")

@@ -18,17 +18,18 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     held: list[tuple[str, Tensor]] = [(n, p) for n, p in trainer.model.named_parameters() if p.ndim > 1]
     if trainer.method is not None:
         held = [(layer.name, layer.w) for layer in trainer.method.held]
-    before = histogram(w for _, w in held), channel_norms(held)
+    before = histogram(w for _, w in held), channel_norms(trainer.model, held)
     sparse = dense if trainer.method is None else _finalize(trainer)
     parameters = list(trainer.model.parameters())
     nonzeros = sum(int(p.count_nonzero()) for p in parameters)
-    weights, kept = (sum(count) for count in zip(*((w.numel(), int(w.count_nonzero())) for _, w in held), strict=True))
+    weights = sum(w.numel() for _, w in held)
+    kept = sum(int(w.count_nonzero()) for _, w in held)
     result = {
         "epochs": trainer.config.training.epochs,
         "steps": trainer.steps,
         "seconds": seconds,
         "test": {"w": dense, "u": sparse},
-        "sparsity": 1 - kept / weights,
+        "sparsity": 1 - kept / weights if weights else 0.0,
         "sparsity_of_all": 1 - nonzeros / sum(p.numel() for p in parameters),
         "multiplications_saved": _saved(trainer, held),
         "weights": weights,
@@ -39,7 +40,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
             for name, w in held
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
-        "channel_norms": {"w": before[1], "u": channel_norms(held)},
+        "channel_norms": {"w": before[1], "u": channel_norms(trainer.model, held)},
         "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
@@ -50,13 +51,15 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return trainer.model.state_dict(), result
 
 
-def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float:
-    """Return the share of the multiplications of the listed weights that are with zero."""
+def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float | None:
+    """Return the share of all the network's multiplications that are with zero, if they are all known."""
     x, _ = next(trainer.batches.epoch(0))
     uses = multiplications(trainer.model, x[:2])
-    counted = [(uses[name], w) for name, w in held if name in uses]
+    if not uses or any(name not in uses for name, _ in held):
+        return None
+    counted = [(uses[name], w) for name, w in trainer.model.named_parameters() if name in uses]
     total = sum(count * w.numel() for count, w in counted)
-    return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total if total else 0.0
+    return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total
 
 
 def _finalize(trainer: Trainer) -> dict[str, float]:

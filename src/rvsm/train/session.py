@@ -1,22 +1,21 @@
 """Start, resume and finish a run in its folder."""
 
-import shlex
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from rvsm.config import Config, as_toml, config_of, differences
 from rvsm.data import Dataset
 from rvsm.records import Run, locked
+from rvsm.threads import torch_threads
 from rvsm.train.callbacks import Callback
 from rvsm.train.display import Display, clock
 from rvsm.train.divergence import DivergenceError
-from rvsm.train.hardware import describe, place
-from rvsm.train.recorder import Recorder, StoppedError
+from rvsm.train.hardware import describe, place, processor
+from rvsm.train.recorder import Recorder, StoppedError, quoted, writing
 from rvsm.train.result import finish
 from rvsm.train.tensorboard import TensorBoard
 from rvsm.train.trainer import Trainer
@@ -29,12 +28,13 @@ def start(
     if folder.is_file():
         raise ValueError(f"{folder} is a file; give a folder for the run")
     _refuse(config, folder)
-    trainer = Trainer(config, data)  # before there is a folder, so that bad input leaves none
-    with locked(folder):
-        _refuse(config, folder)  # another process may have been faster
-        with _writing(folder):
-            run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
-        return _train(run, trainer, console, brief=brief)
+    with torch_threads(config.training.threads):
+        trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+        with locked(folder):  # only now is there a folder: bad input leaves none
+            _refuse(config, folder)  # another process may have been faster
+            with writing(folder):
+                run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
+            return _train(run, trainer)
 
 
 def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
@@ -51,14 +51,16 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
             _warn(console, complaint)
         if complaints:
             _warn(console, "the checkpoint before is used" if state else "no checkpoint is whole: the run begins anew")
-        _compare_machines(run, config, console)
-        trainer = Trainer(config, data)
-        if state is not None:
-            _load(trainer, state, folder)
-        with _writing(folder):
-            run.rewind(trainer.step)
-        say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
-        return _train(run, trainer, console, brief=brief)
+        then = _about(run, console)
+        with torch_threads(config.training.threads or _threads(then)):
+            _compare_machines(then, config, console)
+            trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+            if state is not None:
+                _load(trainer, state, folder)
+            with writing(folder):
+                run.rewind(trainer.step)
+            say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
+            return _train(run, trainer)
 
 
 def start_or_resume(
@@ -71,15 +73,17 @@ def start_or_resume(
     return resume(folder, console, data, brief=brief)
 
 
-def _train(run: Run, trainer: Trainer, console: Console, *, brief: bool) -> dict[str, Any]:
-    callbacks: list[Callback] = [Recorder(run), Display(console, brief=brief)]
-    if trainer.config.training.tensorboard:
-        callbacks.append(TensorBoard(run.folder / "tensorboard"))
-    trainer.callbacks = callbacks
+def _listeners(config: Config, folder: Path, console: Console, *, brief: bool) -> list[Callback]:
+    display = Display(console, brief=brief)
+    return [display, TensorBoard(folder / "tensorboard")] if config.training.tensorboard else [display]
+
+
+def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
+    trainer.callbacks = [Recorder(run), *trainer.callbacks]
     try:
-        with _writing(run.folder):
-            trainer.run()
-            weights, result = finish(trainer)
+        trainer.run()
+        weights, result = finish(trainer)
+        with writing(run.folder):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
         raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {quoted(run.folder)}") from None
@@ -94,11 +98,12 @@ def summary(result: dict[str, Any]) -> str:
     """Return a result as a sentence."""
     w, u = (f"{100 * result['test'][copy]['accuracy']:.2f} %" for copy in ("w", "u"))
     if not result["sparsity"]:
-        return f"test accuracy {w}, no zeros; {clock(result['seconds'])}"
+        return f"test accuracy {u}, no zeros; {clock(result['seconds'])}"
+    shares = {"all parameters": result["sparsity_of_all"], "the multiplications": result["multiplications_saved"]}
+    told = ", ".join(f"{100 * share:.2f} % of {what}" for what, share in shares.items() if share is not None)
     return (
-        f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights"
-        f" ({100 * result['sparsity_of_all']:.2f} % of all parameters, {100 * result['multiplications_saved']:.2f} % of"
-        f" the multiplications); of w {w}; {clock(result['seconds'])}"
+        f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights ({told});"
+        f" of w {w}; {clock(result['seconds'])}"
     )
 
 
@@ -106,7 +111,13 @@ def refuse_others(config: Config, folder: Path) -> None:
     """Raise if the folder holds a run with other options."""
     if not (folder / "config.toml").exists():
         return
-    if changes := differences(config_of(Run(folder).config()), config):
+    try:
+        theirs = config_of(Run(folder).config())
+    except ValueError as error:
+        raise ValueError(
+            f"{folder} holds a run that this version cannot read ({error}); give another folder, or remove it"
+        ) from None
+    if changes := differences(theirs, config):
         shown = ", ".join(changes[:4]) + (" …" if len(changes) > 4 else "")
         raise ValueError(f"{folder} holds a run with other options ({shown}); give another folder, or remove it")
 
@@ -124,15 +135,24 @@ def _refuse(config: Config, folder: Path) -> None:
     )
 
 
-def _compare_machines(run: Run, config: Config, console: Console) -> None:
-    """Say so if the rest of a run will not be computed as its beginning was."""
-    if config.training.threads is not None:
-        torch.set_num_threads(config.training.threads)
+def _about(run: Run, console: Console) -> dict[str, Any]:
+    """Return where the run began, as far as that can be read."""
     try:
-        then = run.about()
+        return run.about()
     except ValueError as error:
         _warn(console, str(error))
-        return
+        return {}
+
+
+def _threads(then: Mapping[str, Any]) -> int | None:
+    """Return how many threads a run began with on this machine; with others its last bits would differ."""
+    threads = then.get("threads")
+    usable = isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1)
+    return threads if usable and then.get("machine") == processor() else None
+
+
+def _compare_machines(then: Mapping[str, Any], config: Config, console: Console) -> None:
+    """Say so if the rest of a run will not be computed as its beginning was."""
     now = describe(place(config.training))
     changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
     if changed:
@@ -152,28 +172,6 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
             " data changed since? Change them back, or start again in a new folder"
             f" ({' '.join(str(error).split())[:300]})"
         ) from None
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Say what to do where the folder cannot be written to."""
-    try:
-        yield
-    except OSError as error:
-        there = (folder / "config.toml").exists()
-        raise ValueError(
-            f"{folder} cannot be written to: {error.strerror or error}. "
-            + (
-                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {quoted(folder)}"
-                if there
-                else "Make room, give access, or give another folder"
-            )
-        ) from None
-
-
-def quoted(folder: Path) -> str:
-    """Return a folder as one would type it into a shell."""
-    return shlex.quote(str(folder))
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:

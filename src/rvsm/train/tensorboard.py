@@ -1,6 +1,7 @@
 """Write TensorBoard's files beside a run's own."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,12 @@ from rvsm.train.trainer import Trainer
 
 
 class TensorBoard(Callback):
-    """Writes the numbers of each record as scalars; needs the package tensorboard."""
+    """Writes the numbers of each record as scalars; needs the package tensorboard.
+
+    Args:
+        folder: of the files, which is made when the training begins.
+
+    """
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -18,10 +24,16 @@ class TensorBoard(Callback):
             raise ValueError(
                 "training.tensorboard needs the package tensorboard: pip install tensorboard, or leave the option out"
             ) from None
-        self._writer = SummaryWriter(folder)
+        self._open = partial(SummaryWriter, folder)
+        self._writer: SummaryWriter | None = None
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Open the files; what a killed process wrote after the checkpoint does not count."""
+        self._writer = self._open(purge_step=trainer.step + 1)
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Write the numbers."""
+        assert self._writer is not None
         for key in ("loss", "learning_rate", "sparsity", "gap", "lagrangian", "images_per_second"):
             if key in record:
                 self._writer.add_scalar(key, record[key], trainer.step)
@@ -32,4 +44,5 @@ class TensorBoard(Callback):
 
     def on_end(self, trainer: Trainer) -> None:
         """Close the files."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()

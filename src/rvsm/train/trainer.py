@@ -35,8 +35,6 @@ class Trainer:
     def __init__(self, config: Config, data: Dataset | None = None, callbacks: Sequence[Callback] = ()) -> None:
         self.config, self.callbacks = config, callbacks
         training = config.training
-        if training.threads is not None:
-            torch.set_num_threads(training.threads)
         self.placement = place(training)
         self.data = build.dataset(config) if data is None else data
         self._split()
@@ -48,7 +46,8 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, _ = next(self.batches.epoch(0))
         if isinstance(self.model, Prepared):
-            self.model.prepare(self._sample())
+            with self._blamed("cannot prepare itself"):
+                self.model.prepare(self._sample())
         self._try(x)
         self.forward = torch.compile(self.model) if training.compile else self.model
         self.steps = training.epochs * len(self.batches)
@@ -103,7 +102,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for part, labels in zip(*(t.chunk(self.config.training.accumulate) for t in (x, y)), strict=True):
-            with self.placement.autocast():
+            with self.placement.autocast(), self._blamed(f"failed in step {self.step + 1}"):
                 scores = self.forward(part)
             loss = nn.functional.cross_entropy(
                 scores.float(), labels, label_smoothing=self.config.training.label_smoothing
@@ -255,13 +254,13 @@ class Trainer:
 
     def _try(self, x: Tensor) -> None:
         """Raise a sentence now if the model does not fit the images."""
-        try:
-            with torch.no_grad(), random_state_kept(self.placement.device), modes_kept(self.model):
-                scores = self.model.eval()(x[:2])
-        except Exception as error:  # whatever a user's model raises
-            raise ValueError(
-                f"the model {self.config.model.name!r} cannot take images of shape {list(x.shape[1:])}: {blame(error)}"
-            ) from error
+        with (
+            self._blamed(f"cannot take images of shape {list(x.shape[1:])}"),
+            torch.no_grad(),
+            random_state_kept(self.placement.device),
+            modes_kept(self.model),
+        ):
+            scores = self.model.eval()(x[:2])
         expected = [len(x[:2]), len(self.data.classes)]
         if not torch.is_tensor(scores) or list(scores.shape) != expected:
             got = list(scores.shape) if torch.is_tensor(scores) else type(scores).__name__
@@ -271,6 +270,14 @@ class Trainer:
             )
 
     # Small things
+
+    @contextmanager
+    def _blamed(self, what: str) -> Iterator[None]:
+        """Say which model did what, and where in its file, whatever a user's code raises."""
+        try:
+            yield
+        except Exception as error:
+            raise ValueError(f"the model {self.config.model.name!r} {what}: {blame(error)}") from error
 
     def _tell(self, event: str) -> None:
         for callback in self.callbacks:
