@@ -115,6 +115,13 @@ class TestHelp:
 
 
 class TestSentences:
+    def test_names_of_files_that_are_not_utf_8(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setitem(COMMANDS, "info", (lambda words: print(words[0]) or 0, ""))
+        assert main(["info", "caf\udce9"]) == 0
+        assert capsys.readouterr().out == "caf\\udce9\n"
+
     @pytest.mark.parametrize(("error", "told"), [("Unable to allocate 3 TiB", "3 TiB"), ("", "smaller sizes")])
     def test_memory(self, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, error: str, told: str) -> None:
         def fail(_: list[str]) -> int:

@@ -1,6 +1,7 @@
 """The command line: it only wires; each command's work is elsewhere."""
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -23,6 +24,8 @@ Command = Callable[[list[str]], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``rvsm`` with its arguments and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it; names of files need not be UTF-8
     parser = argparse.ArgumentParser(
         prog="rvsm",
         description="Train sparse neural networks.",
