@@ -63,7 +63,7 @@ def test_a_network_that_is_faster_in_pytorch_runs_there(build: type[nn.Module]) 
         torch.testing.assert_close(program(x), expected, rtol=1e-4, atol=1e-5)
         assert isinstance(program(x.numpy()), np.ndarray)
     assert torch.equal(program(x), expected), "bit for bit what PyTorch computes"
-    assert "in PyTorch: the whole network" in str(program.explain())
+    assert "in PyTorch: the whole network (" in str(program.explain())
     assert "the whole network" not in str(program.explain(1))
     with pytest.raises(ValueError, match="must have the shape"):
         program(torch.zeros(16, 2, 8, 9))

@@ -98,6 +98,28 @@ def test_a_network_that_is_too_large_runs_in_pytorch(monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(program(x), model(x))
 
 
+class Slow(nn.Module):
+    """Nothing for the runtime; zeros would be an error."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.linalg.inv(x)
+
+
+def test_the_time_in_pytorch_is_explained() -> None:
+    program = compile(Slow().eval(), torch.eye(3)[None], threads=1)
+    for batch, said in ((1, "1 image on one thread"), (None, "images on one thread")):
+        table = program.explain(batch)
+        assert [row.name for row in table.rows] == ["in PyTorch"]
+        assert table.seconds > 0
+        assert f"{table.images} {said.removeprefix('1 ')}: " in str(table)
+        assert (table.images == 1) == (batch == 1)
+        assert "100.0 %" in str(table)
+    table = compile(network(), torch.zeros(1, 3, 6, 6), threads=1).explain()
+    assert [row.name for row in table.rows] == ["in PyTorch", "1", "input and output", "in PyTorch"]
+    assert table.rows[-1].kind == "aten.group_norm (2) and 1 more"
+    assert all(row.seconds > 0 for row in table.rows)
+
+
 class Sums(nn.Module):
     """Operations that the runtime has, between others, with nothing in them that could be zero."""
 
@@ -113,7 +135,7 @@ class Sums(nn.Module):
 def test_parts_without_weights_stay_in_pytorch() -> None:
     model = Sums().eval()
     program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
-    assert [row.name for row in program.explain().rows] == ["layer", "input and output"]
+    assert [row.name for row in program.explain().rows] == ["in PyTorch", "layer", "input and output", "in PyTorch"]
     x = torch.randn(5, 3, 6, 6)
     with torch.inference_mode():
         torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)

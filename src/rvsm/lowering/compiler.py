@@ -1,11 +1,10 @@
 """``rvsm.compile``: from a torch module to a program of the sparse runtime."""
 
-import operator
 from collections.abc import Sequence
 
-from torch import Tensor, fx, nn
+from torch import Tensor, nn
 
-from rvsm.lowering.capture import Captured, capture, module_name
+from rvsm.lowering.capture import Captured, capture
 from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.guard import guard
 from rvsm.lowering.mixed import MixedProgram, Step
@@ -46,7 +45,7 @@ def compile(
     try:
         return _assembled(captured, model, examples, threads)
     except TooLargeError:
-        return MixedProgram(captured, [TorchPart(list(captured.nodes))], _names(captured.nodes), threads=threads)
+        return MixedProgram(captured, [TorchPart(list(captured.nodes))], examples, threads=threads)
 
 
 def _assembled(
@@ -56,17 +55,15 @@ def _assembled(
     parts = divide(captured)
     pure = _is_pure(parts, captured)
     steps: list[Step] = []
-    outside: list[str] = []
     for part in parts:
         if isinstance(part, TorchPart):
             steps.append(part)
-            outside += _names(part.nodes)
             continue
         if pure:  # the order of the call, and inputs that turned out not to matter
             part = _in_order(part, captured)  # noqa: PLW2901
         plan = lower(part)
         steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
-    mixed = MixedProgram(captured, steps, outside or _unusual(captured), threads=threads)
+    mixed = MixedProgram(captured, steps, examples, threads=threads, unusual=_unusual(captured))
     program = mixed.native or mixed
     mixed.guard = guard(program, model, examples, program.threads)
     return program if mixed.guard is None else mixed
@@ -107,16 +104,6 @@ def _in_order(part: NativePart, captured: Captured) -> NativePart:
     taken = [known[node] for node in captured.inputs]
     draft = Draft(taken, part.draft.nodes, chosen, [node.form for node in chosen])
     return NativePart(draft, list(captured.inputs), list(captured.outputs))
-
-
-def _names(nodes: Sequence[fx.Node]) -> list[str]:
-    """Return what the operations are called, with the module they belong to; sizes and picks are not worth a word."""
-    result = []
-    for node in nodes:
-        if node.target is operator.getitem or "sym_size" in str(node.target):
-            continue
-        result.append(f"{str(node.target).removesuffix('.default')} ({module_name(node)})")
-    return result
 
 
 def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -1,8 +1,10 @@
 """A program that needs PyTorch: for operations that the runtime does not have, or because it is faster there."""
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +16,11 @@ from rvsm.lowering.guard import Guard
 from rvsm.lowering.parts import TorchPart
 from rvsm.lowering.threads import torch_threads
 from rvsm.runtime.arrays import batch_of
-from rvsm.runtime.explanation import Explanation
+from rvsm.runtime.explanation import Explanation, Row
 from rvsm.runtime.jit import machine
 from rvsm.runtime.program import Program
 from rvsm.runtime.team import thread_count
+from rvsm.trials import repeated
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 
@@ -25,17 +28,25 @@ Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 class MixedProgram:
     """Native parts and operations of PyTorch, one after the other; ``outside`` names what a file cannot have.
 
-    A ``guard`` may take calls over.
+    That may also be something ``unusual`` in what the network takes and gives. A ``guard`` may take calls over.
     """
 
     def __init__(
-        self, captured: Captured, steps: Sequence[Step], outside: Sequence[str], *, threads: int | None
+        self,
+        captured: Captured,
+        steps: Sequence[Step],
+        examples: Sequence[Tensor],
+        *,
+        threads: int | None,
+        unusual: Sequence[str] = (),
     ) -> None:
-        self.outside = tuple(outside)
+        names = [name for step in steps if isinstance(step, TorchPart) for name in step.names]
+        self.outside = tuple(names or unusual)
         self.threads = thread_count(threads)
         self.guard: Guard | None = None
         self._captured = replace(captured, tensors=_copies(captured, steps))
         self._steps = list(steps)
+        self._image = repeated(examples, 1)
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
@@ -60,12 +71,21 @@ class MixedProgram:
         return tuple(given) if captured.several else given[0]
 
     def explain(self, batch: int | None = None) -> Explanation:
-        """Return a table of the native layers, and what runs in PyTorch: operations, or the whole network."""
-        tables = [step[0].explain(batch) for step in self._steps if not isinstance(step, TorchPart)]
-        rows = tuple(row for table in tables for row in table.rows)
-        taken = self.guard is not None and self.guard.takes(1 if batch == 1 else machine().lanes)
-        outside = ("the whole network, which was faster there than in the parts above",) if taken else self.outside
-        return Explanation(rows, max((table.images for table in tables), default=0), outside)
+        """Return a table of native layers and parts in PyTorch, with what runs there: operations, or all of it."""
+        count = 1 if batch == 1 or not self._captured.any_batch else machine().lanes
+        tables = {step[0]: step[0].explain(count) for step in self._steps if not isinstance(step, TorchPart)}
+        images = max((table.images for table in tables.values()), default=count)
+        inputs = repeated(self._image, images)
+        values, rows = self._given(inputs), list[Row]()
+        with torch.inference_mode(), torch_threads(1):
+            for step in self._steps:
+                seconds = _least_seconds(partial(_perform, step, values))
+                rows += [_row(step, seconds)] if isinstance(step, TorchPart) else tables[step[0]].rows
+            if self.guard is None or not self.guard.takes(images):
+                return Explanation(tuple(rows), images, self.outside)
+            whole = 1e3 * _least_seconds(partial(self.guard.run, inputs))
+        reason = f"the whole network ({whole:.2f} ms), which was faster there than in the parts above"
+        return Explanation(tuple(rows), images, (reason,))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network into one file, if all of it is native: a file has operations of the runtime only."""
@@ -80,19 +100,42 @@ class MixedProgram:
         return None if step is None or isinstance(step, TorchPart) else step[0]
 
     def _run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        values: dict[fx.Node, Any] = dict(self._captured.tensors)
-        values.update(zip(self._captured.inputs, inputs, strict=True))
+        values = self._given(inputs)
         for step in self._steps:
-            if isinstance(step, TorchPart):
-                for node in step.nodes:
-                    arguments, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
-                    function: Callable[..., Any] = node.target  # type: ignore[assignment]
-                    values[node] = function(*arguments, **options)
-            else:
-                program, sources, targets = step
-                results = program(*(values[source] for source in sources))
-                values.update(zip(targets, results if len(targets) > 1 else (results,), strict=True))
+            _perform(step, values)
         return [values[node] for node in self._captured.outputs]
+
+    def _given(self, inputs: Sequence[Tensor]) -> dict[fx.Node, Any]:
+        """Return the values that are there before the first step."""
+        return {**self._captured.tensors, **dict(zip(self._captured.inputs, inputs, strict=True))}
+
+
+def _perform(step: Step, values: dict[fx.Node, Any]) -> None:
+    """Add what a step makes to the values."""
+    if isinstance(step, TorchPart):
+        for node in step.nodes:
+            arguments, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+            function: Callable[..., Any] = node.target  # type: ignore[assignment]
+            values[node] = function(*arguments, **options)
+    else:
+        program, sources, targets = step
+        results = program(*(values[source] for source in sources))
+        values.update(zip(targets, results if len(targets) > 1 else (results,), strict=True))
+
+
+def _row(part: TorchPart, seconds: float) -> Row:
+    """Return the row of operations in PyTorch, of which the first is named."""
+    first, *others = part.names or ["sizes"]
+    return Row("in PyTorch", f"{first} and {len(others)} more" if others else first, (), None, "", seconds)
+
+
+def _least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return min(times)
 
 
 def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:

@@ -1,5 +1,6 @@
 """Which operations the runtime takes and which stay in PyTorch: the graph in parts that run one after the other."""
 
+import operator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from rvsm.lowering.capture import Captured
+from rvsm.lowering.capture import Captured, module_name
 from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.translate import translate, value_shape
 from rvsm.runtime.forms import channels_last
@@ -27,6 +28,12 @@ class TorchPart:
     """Operations that stay in PyTorch."""
 
     nodes: list[fx.Node] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """What the operations are called, with the module they belong to; sizes and picks are not worth a word."""
+        worth = [n for n in self.nodes if n.target is not operator.getitem and "sym_size" not in str(n.target)]
+        return [f"{str(node.target).removesuffix('.default')} ({module_name(node)})" for node in worth]
 
 
 Part = NativePart | TorchPart

@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A row for each layer; ``print`` it. ``outside`` are operations that run in PyTorch."""
+    """A row for each layer and each part in PyTorch; ``print`` it. ``outside`` are the operations that run there."""
 
     rows: tuple[Row, ...]
     images: int
@@ -33,7 +33,7 @@ class Explanation:
 
     @property
     def seconds(self) -> float:
-        """The time of all layers, on one thread."""
+        """The time of all rows, on one thread."""
         return sum(row.seconds for row in self.rows)
 
     def __str__(self) -> str:
