@@ -139,3 +139,31 @@ def test_parts_without_weights_stay_in_pytorch() -> None:
     x = torch.randn(5, 3, 6, 6)
     with torch.inference_mode():
         torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Branches(nn.Module):
+    """What is computed depends on the numbers, also inside of a branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.other = nn.Linear(8, 4), nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def negative(y: Tensor) -> Tensor:
+            return torch.cond(y.mean() > -2, self.other, lambda z: self.other(z) - 1, (y,))
+
+        return torch.cond(x.mean() > 0, self.layer, negative, (self.layer(x) @ self.layer.weight,))
+
+
+def test_branches_run_in_pytorch() -> None:
+    model = Branches().eval()
+    program = compile(model, torch.zeros(2, 8), threads=1)
+    assert isinstance(program, MixedProgram)
+    assert "cond (cond)" in program.outside
+    inputs = [torch.randn(5, 8) + shift for shift in (-9.0, -1.0, 9.0)]
+    with torch.inference_mode():
+        expected = [model(x) for x in inputs]
+    for parameter in model.parameters():
+        parameter.data.zero_()
+    for x, wanted in zip(inputs, expected, strict=True):
+        torch.testing.assert_close(program(x), wanted, rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from rvsm.trials import repeated
 
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """A functional graph: the nodes in order, the tensors of its parameters, its inputs and its results.
+    """A functional graph: the nodes in order, its inputs and its results.
 
+    ``tensors`` are its parameters and constants, and the graphs of its branches, which PyTorch runs as they are.
     ``any_batch`` is False if the model only works for one image at a time.
     """
 
@@ -65,6 +67,8 @@ def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
             tensors[node] = exported.constants[spec.target]
         else:
             raise ValueError(f"the model has an input of kind {spec.kind.name}, which cannot be compiled")
+    for node in exported.graph.find_nodes(op="get_attr"):
+        tensors[node] = attrgetter(node.target)(exported.graph_module)
     end = next(node for node in exported.graph.nodes if node.op == "output")
     outputs = []
     for node, result in zip(end.args[0], signature.output_specs, strict=True):
@@ -80,7 +84,7 @@ def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
         raise ValueError(f"the model returns a {getattr(spec_tree.type, '__name__', 'structure')}; return tensors")
     if several and spec_tree.num_leaves != spec_tree.num_children:
         raise ValueError("the model returns nested tuples; return tensors side by side")
-    nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "output"))
+    nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "get_attr", "output"))
     return Captured(nodes, tensors, tuple(inputs), tuple(outputs), several, any_batch)
 
 
