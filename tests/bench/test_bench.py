@@ -99,6 +99,22 @@ def test_networks_of_several_inputs_that_need_not_be_floats() -> None:
             assert m.difference < (1e-4 if m.precision == "float32" else 0.1)
 
 
+def test_every_batch_size_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        sizes.extend(len(x) for x in inputs if x.shape[1:] == (1, 8, 8))
+        return graph.forward
+
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model, **given: real(model, backend=backend, dynamic=given["dynamic"]))
+    engine = ENGINES["torch.compile"].build(convnet().eval(), (torch.zeros(1, 1, 8, 8),), 1)
+    for batch in range(1, 13):
+        prepared = engine.prepare((torch.zeros(batch, 1, 8, 8),))
+        assert engine.run(prepared).shape == (batch, 10)
+    assert sizes == list(range(1, 13))
+
+
 def test_precisions_are_told_apart() -> None:
     rows = (
         Measurement("PyTorch", "float32", 1, 4.0), Measurement("half", "bfloat16", 1, 2.0),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+SIZES = 1 << 20  # batch sizes that torch.compile may be asked for: no limit
 Inputs = tuple[Tensor, ...]
 Run = Callable[[Any], Any]
 
@@ -79,7 +80,13 @@ def _compiled(model: nn.Module, examples: Inputs, threads: int) -> Engine:
         with torch.no_grad():
             return frozen(*inputs)
 
-    return Engine(_same, run)
+    def prepare(inputs: Inputs) -> Inputs:
+        """Compile for this batch size, however many there are: beyond a limit dynamo would silently run PyTorch."""
+        with torch._dynamo.config.patch(recompile_limit=SIZES, accumulated_recompile_limit=SIZES):
+            run(inputs)
+        return inputs
+
+    return Engine(prepare, run)
 
 
 def _onnx_file(model: nn.Module, examples: Inputs, folder: str) -> Path:
