@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import rvsm
-from rvsm.metrics import LayerStatistics, Statistics, multiplications, sparsity, support_change, zeros
+from rvsm.metrics import LayerStatistics, Statistics, multiplications, sparsity, zeros
 from rvsm.penalties import PENALTIES
 
 
@@ -24,15 +24,6 @@ def test_zeros_are_exact_ones() -> None:
 def test_sparsity_is_over_all_entries_of_all_tensors() -> None:
     assert sparsity(w for w in [torch.zeros(3, 5), torch.ones(5), torch.zeros(0)]) == 0.75
     assert sparsity([]) == 0.0
-
-
-def test_support_change_counts_births_and_deaths() -> None:
-    before = torch.tensor([[0.0, 1.0, 2.0, -0.0], [3.0, 0.0, 1.0, 1.0]])
-    after = torch.tensor([[1.0, 0.0, -5.0, 0.0], [0.0, 0.0, 1.0, 2.0]])
-    assert support_change(before, after) == 3 / 8
-    assert support_change(after, before) == 3 / 8
-    assert support_change(before, before) == 0
-    assert support_change(torch.zeros(4), torch.ones(4)) == 1
 
 
 # The multiplications of one weight

@@ -113,15 +113,6 @@ def sparsity(tensors: Iterable[Tensor]) -> float:
     return sum(map(zeros, listed)) / max(sum(w.numel() for w in listed), 1)
 
 
-def support_change(before: Tensor, after: Tensor) -> float:
-    """Return the share of entries that became zero or stopped being zero.
-
-    >>> support_change(torch.tensor([0.0, 1.0, 2.0, 0.0]), torch.tensor([1.0, 1.0, 3.0, 0.0]))
-    0.25
-    """
-    return float(((before != 0) != (after != 0)).float().mean())
-
-
 def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> dict[str, float]:
     """Return, for each weight tensor, how often one of its weights is multiplied per example.
 

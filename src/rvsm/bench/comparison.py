@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.bench.memory import peak_memory
-from rvsm.lowering.threads import torch_threads
 from rvsm.pages.markdown import pipe_table
+from rvsm.threads import torch_threads
 from rvsm.trials import difference, example_tuple, trial_inputs
 
 REST = 0.01  # seconds between engines: threads of the one before still spin

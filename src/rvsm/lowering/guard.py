@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rvsm.lowering.threads import torch_threads
 from rvsm.runtime.jit import machine
+from rvsm.threads import torch_threads
 from rvsm.trials import repeated
 
 MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact

@@ -14,12 +14,12 @@ from torch import Tensor, fx
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.guard import Guard
 from rvsm.lowering.parts import TorchPart
-from rvsm.lowering.threads import torch_threads
 from rvsm.runtime.arrays import batch_of
 from rvsm.runtime.explanation import Explanation, Row
 from rvsm.runtime.jit import machine
 from rvsm.runtime.program import Program
 from rvsm.runtime.team import thread_count
+from rvsm.threads import torch_threads
 from rvsm.trials import repeated
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
