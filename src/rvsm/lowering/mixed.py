@@ -46,7 +46,7 @@ class MixedProgram:
         self.guard: Guard | None = None
         self._captured = replace(captured, tensors=_copies(captured, steps))
         self._steps = list(steps)
-        self._image = repeated(examples, 1)
+        self._image = tuple(x[:1].clone() for x in examples)  # to explain with
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
