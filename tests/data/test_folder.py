@@ -197,11 +197,11 @@ def test_layouts_that_are_refused(tmp_path: Path, grow: Grow, files: dict[str, i
 def test_a_class_without_training_images_and_one_without_test_images(tmp_path: Path, grow: Grow) -> None:
     counts = {"few": 1, "many": 20}
     root = grow(tmp_path / "mine", {f"{kind}/{i}.png": 90 for kind, n in counts.items() for i in range(n)})
-    with pytest.warns(UserWarning, match="mine: no test images are of 'few', which the test leaves out"):
+    with pytest.warns(UserWarning, match="mine: the test leaves 'few' out, having no images of it"):
         Folder(root, test_share=0.1).load()
     with pytest.raises(ValueError, match="mine: all images of 'few' are kept for the test; add images, or choose"):
         Folder(root, test_share=0.9).load()
-    with pytest.warns(UserWarning, match="no test images are of 'b'"):
+    with pytest.warns(UserWarning, match="the test leaves 'b' out"):
         Folder(grow(tmp_path / "split", {n: v for n, v in SPLIT.items() if n != "test/b/1.png"})).load()
 
 

@@ -140,8 +140,8 @@ def _kept(key: str, value: Any) -> Any:
         return plain(value)
     except ValueError as error:
         raise ValueError(
-            f"{key} holds {error}, which has no place in the file where a run keeps its options; give texts, numbers,"
-            " or lists and tables of them"
+            f"{key} holds {error}, which has no place in the file where a run keeps its options; give texts,"
+            " numbers, or lists and tables of them"
         ) from None
 
 

@@ -83,7 +83,7 @@ class Options:
                 action.required = False  # some exclude each other
 
     def is_default(self, key: str, value: Any) -> bool:
-        """Return whether a value is what the option is anyway; so it need not be read, and may be one such as inf."""
+        """Return whether a value is what the option is anyway; it need not be read, and may be one such as inf."""
         default = self.defaults.get(key)
         return default is not None and repr(plain(default)) == repr(value)
 
@@ -135,7 +135,7 @@ class _Help(DefaultHelpFormatter):
 
 
 def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:
-    """Return a function of these arguments, for a parser that knows no other callables and looks into their source."""
+    """Return a function of these arguments, for a parser that knows no other callables and reads their source."""
     origin: Any = maker.func if isinstance(maker, functools.partial) else maker
 
     def function() -> None: ...
@@ -147,6 +147,6 @@ def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:
     function.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
     function.__annotations__ = {p.name: p.annotation for p in told if p.annotation is not p.empty}
     function.__doc__ = origin.__doc__
-    # Where annotations that are texts have their names from.
-    function.__module__ = (origin.__init__ if isinstance(origin, type) else origin).__module__  # type: ignore[misc]
+    code = origin.__init__ if isinstance(origin, type) else origin  # type: ignore[misc]
+    function.__module__ = code.__module__  # where annotations that are texts have their names from
     return function

@@ -36,7 +36,7 @@ def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
 
 
 def config_of(table: Mapping[str, Any], file: Path | None = None) -> Config:
-    """Return the configuration of a table such as `Config.table` returns; a file that it is from is named in errors."""
+    """Return the configuration of a table such as `Config.table` returns; errors name the file that it is from."""
     try:
         return _config(_flags(table), name="run")
     except ValueError as error:
@@ -67,8 +67,8 @@ def _config(flags: list[Flag], *, name: str) -> Config:
     again = _read(_flags(tomllib.loads(as_toml(config))), name=name)
     if changes := differences(config, again):
         raise ValueError(
-            f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume; give"
-            " other values"
+            f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume;"
+            " give other values"
         )
     _require_target(again)
     check(again)

@@ -101,7 +101,7 @@ def _signature(maker: Entry) -> Mapping[str, Parameter]:
     except ValueError:  # some callables written in C do not tell
         return {}
     rest = [name for name, parameter in found.items() if parameter.kind is parameter.VAR_KEYWORD]
-    if rest and isinstance(maker, type) and maker is not object:  # a class hands them on to the one it is derived from
+    if rest and isinstance(maker, type) and maker is not object:  # a class hands them on to the one above it
         del found[rest[0]]
         return {**_signature(maker.__mro__[1]), **found}
     return found

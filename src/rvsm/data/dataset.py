@@ -55,9 +55,9 @@ class Dataset:
         return self.train.images.shape[2]
 
     def fingerprint(self) -> str:
-        """Return a text that changes with the images: of all labels, and of all images that a moment is enough for.
+        """Return a text that changes with the images: of all labels, and of the images.
 
-        It is asked for with every checkpoint; so of more images than make `_MOST_HASHED` bytes one in a hundred counts.
+        It is asked for with every checkpoint; so of more than `_MOST_HASHED` bytes one image in a hundred counts.
         """
         parts = (self.train, self.test)
         every = 1 if sum(part.images.numel() for part in parts) <= _MOST_HASHED else 101

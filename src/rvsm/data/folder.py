@@ -84,15 +84,15 @@ class Folder:
         untrained, untested = (_missing(part, dataset.classes) for part in parts)
         if untrained:
             raise ValueError(
-                f"{self.path}: all images of {untrained} are kept for the test; add images, or choose by folders train"
-                " and test which are for what"
+                f"{self.path}: all images of {untrained} are kept for the test; add images, or choose by folders"
+                " train and test which are for what"
             )
         if untested:
-            warnings.warn(f"{self.path}: no test images are of {untested}, which the test leaves out", stacklevel=3)
+            warnings.warn(f"{self.path}: the test leaves {untested} out, having no images of it", stacklevel=3)
         if (lightest := max(int(part.images.max()) for part in parts)) < _DARK:
             warnings.warn(
-                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits are"
-                " taken to go up to 65535, so save images that use fewer bits with 8",
+                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits"
+                " are taken to go up to 65535, so save images that use fewer bits with 8",
                 stacklevel=3,
             )
 

@@ -72,7 +72,7 @@ def in_folder(root: Path) -> list[Entry]:
 def in_archive(path: Path) -> Iterator[Entry]:
     """Iterate over the image files of a tar archive; folders around the layout are passed over.
 
-    Of several versions of a file, which ``tar --append`` and ``--update`` leave, the last one counts, as on extraction.
+    Of several versions of a file, which ``tar --append`` and ``--update`` leave, the last counts, as on extraction.
     """
     newest = {member.path: member.entry.offset for member in _images_of(path)}
     around = _around(newest)
@@ -98,7 +98,7 @@ def _split_at(parts: Sequence[str]) -> int | None:
 
 
 def _around(files: Iterable[PurePosixPath]) -> int:
-    """Return how many folders, one in the other, are around those of the classes where there are no train and test.
+    """Return how many folders, one in the other, are around the classes where there are no train and test.
 
     Classes may have folders of their own, so it takes the names of all images to know.
     """

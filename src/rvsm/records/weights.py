@@ -48,7 +48,7 @@ def load_weights(path: Path) -> dict[str, Any]:
 
 
 def _packed(weights: Mapping[str, Any]) -> bytes:
-    """Return the file: tensors by their names, and what is no tensor, such as an extra state, as JSON beside them."""
+    """Return the file: tensors by name, and what is no tensor, such as an extra state, as JSON beside them."""
     tensors = {k: v.detach().cpu().contiguous().clone() for k, v in weights.items() if torch.is_tensor(v)}
     parts, rest = split({k: v for k, v in weights.items() if not torch.is_tensor(v)})
     about = {"format": "pt", "rest": json.dumps(rest)} if rest else {"format": "pt"}
