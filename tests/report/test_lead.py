@@ -41,7 +41,8 @@ def test_one_run(tmp_path: Path) -> None:
     ("dense", "sparse", "difference"),
     [
         ((0.95,), (0.90,), "5.00 points more than rvsm."),
-        ((0.90,), (0.91,), "1.00 points less than rvsm."),
+        ((0.90,), (0.91,), "1.00 points less than rvsm, a difference that one seed does not tell from chance."),
+        ((0.90, 0.92), (0.90,), "1.00 points more than rvsm, a difference that one seed does not tell from chance."),
         ((0.90,), (0.90,), "as much as rvsm."),
         ((0.95, 0.96), (0.90, 0.91), "5.00 points more than rvsm."),
         ((0.95, 0.97), (0.90, 0.96), "3.00 points more than rvsm, a difference that so few seeds do not tell from"),
@@ -54,7 +55,8 @@ def test_a_difference_is_called_one_if_the_seeds_can_tell(
 ) -> None:
     text = said([*made(tmp_path, "dense", dense), *made(tmp_path, "rvsm", sparse)])
     assert difference in text
-    assert ("small differences may be chance" in text) == (len(dense) == 1)
+    assert ("small differences may be chance" in text) == (min(len(dense), len(sparse)) == 1)
+    assert ("± is one standard deviation" in text) == (max(len(dense), len(sparse)) > 1)
 
 
 def test_runs_that_are_not_finished_are_counted(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def collection(folder: Path, line: Callable[..., dict[str, Any]]) -> Callable[..
 
     def made(*flags: str, name: str = "a") -> Collection:
         config = read_config(folder / "cpu" / "a.toml", flags)
-        options = {key: value for key, value in config.table().items() if key not in ("name", "seed")}
+        sections = {key: value for key, value in config.table().items() if key not in ("name", "seed")}
+        options = {key: {k: v for k, v in section.items() if k != "path"} for key, section in sections.items()}
         return Collection("cpu", grouped([summary_of(line(name, config=config.fingerprint(), options=options))]))
 
     return made
@@ -62,4 +63,13 @@ def test_a_file_that_cannot_be_read(folder: Path, collection: Callable[..., Coll
     made = collection()
     (folder / "cpu" / "a.toml").write_text('[method]\nname = "none"\n')
     (said,) = sources(made, folder)["a"].changes
-    assert said.startswith("the options cannot be compared (unknown method.name 'none'")
+    assert said.startswith("the options cannot be compared (")
+    assert "a.toml: unknown method.name 'none'" in said
+
+
+def test_a_place_of_images_is_no_change_and_hides_none(folder: Path, collection: Callable[..., Collection]) -> None:
+    photos = '[data]\nname = "folder"\npath = "photos"\n[method]\nname = "dense"\n'
+    (folder / "cpu" / "a.toml").write_text(photos)
+    made = collection("--data.name", "folder", "--data.path", "/elsewhere/photos", "--training.epochs", "3")
+    (said,) = sources(made, folder)["a"].changes
+    assert said.startswith("training.epochs ")

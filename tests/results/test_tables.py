@@ -137,7 +137,9 @@ class TestNetworks:
         c = Collection(
             "flagship",
             experiments(
-                fastnet_dense={"accuracy": 0.93}, fastnet_rvsm={**sparse, "runtime": RUNTIME}, resnet18_rvsm=sparse
+                fastnet_dense={"accuracy": 0.93, "epochs": 8},
+                fastnet_rvsm={**sparse, "runtime": RUNTIME},
+                resnet18_rvsm=sparse,
             ),
         )
         assert headline(c) == (
@@ -158,8 +160,18 @@ class TestNetworks:
         found = experiments(fastnet_dense={}, fastnet_dense_long={"epochs": 9}, resnet18_dense={}, fastnet_rvsm={})
         assert dense_of(found["fastnet-rvsm"], found) is found["fastnet-dense"]
         assert dense_of(found["fastnet-rvsm"], {}) is None
-        longer = experiments(fastnet_rvsm={"epochs": 8})["fastnet-rvsm"]
+        longer = experiments(fastnet_rvsm={"epochs": 9})["fastnet-rvsm"]
         assert dense_of(longer, found) is found["fastnet-dense-long"]
+
+    def test_trained_otherwise_it_is_no_dense_network_to_compare_with(self, experiments: Make) -> None:
+        found = experiments(fastnet_dense={}, fastnet_rvsm={}, fastnet_admm={"epochs": 8})
+        slow = {"options": {**found["fastnet-rvsm"].first.options, "optimizer": {"name": "sgd", "lr": 0.001}}}
+        half = {"about": {"precision": "bfloat16"}}
+        assert dense_of(found["fastnet-rvsm"], found) is not None
+        assert dense_of(found["fastnet-admm"], found) is None
+        for other in (slow, half):
+            (e,) = experiments(fastnet_rvsm=other).values()
+            assert dense_of(e, found) is None
 
     def test_of_other_images_it_is_another_network(self, experiments: Make) -> None:
         found = experiments(fastnet_dense={"images": "aa"}, fastnet_rvsm={"images": "bb"}, fastnet_admm={})

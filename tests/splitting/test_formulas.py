@@ -171,7 +171,7 @@ def test_proxsgd(optimizer: str, penalty: str) -> None:
 def test_magnitude(optimizer: str) -> None:
     sparsity, model = 0.8, network()
     weights, opt, scheduler = parts(model, OPTIMIZERS[optimizer])
-    ramp = round(0.7 * STEPS)
+    ramp = round(0.5 * STEPS)
     total = sum(w.numel() for w in weights)
     masks = [torch.zeros_like(w, dtype=torch.bool) for w in weights]
     for t, (x, y) in enumerate(batches()):

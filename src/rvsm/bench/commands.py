@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from rvsm.bench.comparison import Comparison, compare
+from rvsm.models import fill
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
 from rvsm.runtime.forms import sizes_of
@@ -155,12 +156,4 @@ def _load_weights(model: nn.Module, path: Path) -> None:
             tensors = tensors["state_dict"]
     if not isinstance(tensors, dict):
         raise ValueError(f"{path} must hold a table of tensors but holds a {type(tensors).__name__}")
-    _fill(model, tensors, str(path))
-
-
-def _fill(model: nn.Module, tensors: dict[str, Tensor], where: str) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"the weights in {where} are not those of the network: {reason}") from None
+    fill(model, tensors, path)

@@ -11,7 +11,7 @@ from rvsm.models.convnet import convnet
 from rvsm.models.fastnet import Prepared, fastnet
 from rvsm.models.lenet5 import lenet5
 from rvsm.models.residual import resnet18, resnet20
-from rvsm.models.user import find_callable, load_model
+from rvsm.models.user import fill, find_callable, load_model
 from rvsm.models.vgg16 import vgg16
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -28,6 +28,7 @@ __all__ = [
     "Prepared",
     "convnet",
     "fastnet",
+    "fill",
     "find_callable",
     "lenet5",
     "load_model",

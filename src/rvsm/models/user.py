@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,15 @@ def load_model(name: str, **arguments: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name!r} must return a torch.nn.Module but returned a {type(model).__name__}")
     return model
+
+
+def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
+    """Load weights into a network, or say where those came from that do not fit."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"the weights in {where} are not those of the network: {reason}") from None
 
 
 def _module(name: str) -> Any:

@@ -1,5 +1,6 @@
 """How far apart two means over seeds are, and whether the seeds can tell."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot, sqrt
 
@@ -13,9 +14,6 @@ difference of two has an error of 0.94, and chance alone makes it larger than 1.
 """
 CHANCE = f"{UNKNOWN_SPREAD:g} point{'s' * (UNKNOWN_SPREAD != 1)}"
 """The same in words, for notes and captions."""
-
-_STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 20: 2.09, 60: 2.00}
-"""Student's t, two-sided, at 5 %, by degrees of freedom; between two of them, the smaller one counts."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,15 @@ class Difference:
         points = round(100 * (one.mean - other.mean), 4)
         if one.std is None or other.std is None:
             return cls(points, None, UNKNOWN_SPREAD)
-        error = 100 * hypot(one.std / sqrt(one.count), other.std / sqrt(other.count))
-        return cls(points, 100 * hypot(one.std, other.std), _student(one.count + other.count - 2) * error)
+        spread = 100 * hypot(one.std, other.std)
+        errors = [100 * std / sqrt(count) for std, count in ((one.std, one.count), (other.std, other.count))]
+        if not spread:  # seeds that agree to the last image do not tell what another would do
+            return cls(points, spread, UNKNOWN_SPREAD)
+        return cls(points, spread, _student(_freedom(errors, (one.count, other.count))) * hypot(*errors))
 
     @property
     def told_apart(self) -> bool:
-        """Whether it is more than chance may do: by a t test at 5 %, or by `UNKNOWN_SPREAD` for single runs."""
+        """Whether it is more than chance may do: by Welch's t test at 5 %, or by `UNKNOWN_SPREAD` for single runs."""
         return self.points != 0 and abs(self.points) >= self.resolution
 
     def __str__(self) -> str:
@@ -61,5 +62,13 @@ class Difference:
         return f"{said}, not told apart{' by one seed' if self.spread is None else ''}"
 
 
-def _student(freedom: int) -> float:
-    return _STUDENT[max(known for known in _STUDENT if known <= freedom)]
+def _freedom(errors: Sequence[float], counts: Sequence[int]) -> float:
+    """Return Welch's degrees of freedom, fewer than all seeds give where the spreads differ."""
+    return hypot(*errors) ** 4 / sum(error**4 / (count - 1) for error, count in zip(errors, counts, strict=True))
+
+
+def _student(freedom: float) -> float:
+    """Return Student's t, two-sided, at 5 %."""
+    from scipy.special import stdtrit  # takes a while, and is needed for several seeds only
+
+    return float(stdtrit(freedom, 0.975))

@@ -52,7 +52,7 @@ def _one(c: Configuration) -> str:
         return " ".join([f"{_upper(method(c))}, {task(c)}.", _progress(c)])
     runs = f"{listed.seeds} runs of {method(c)}" if listed.seeds > 1 else _upper(method(c))
     if c.dense or not listed.sparsity.mean:
-        said = f"{runs}, {task(c)}: {_percent(listed.accuracy_w)} of the test images are classified correctly."
+        said = f"{runs}, {task(c)}: {_percent(listed.accuracy_u)} of the test images are classified correctly."
     else:
         of = f" {first.weights:,}" if first.weights is not None else ""
         of_all = f" ({_share(listed.sparsity_of_all)} of all parameters)" if listed.sparsity_of_all else ""
@@ -110,8 +110,9 @@ def _difference(dense: Row, sparse: Row) -> str:
     if abs(apart.points) < 0.005:
         return f"as much as {sparse.name}"
     said = f"{abs(apart.points):.2f} points {'more' if apart.points > 0 else 'less'} than {sparse.name}"
-    if apart.spread is not None and not apart.told_apart:
-        said += ", a difference that so few seeds do not tell from chance"
+    if not apart.told_apart:
+        seeds = "one seed does" if apart.spread is None else "so few seeds do"
+        said += f", a difference that {seeds} not tell from chance"
     return said
 
 
@@ -145,9 +146,9 @@ def _caution(listed: Sequence[Row]) -> str:
     seeds = [r.seeds for r in listed if r.seeds]
     if not seeds:
         return ""
-    if max(seeds) == 1:
-        return "With one seed the spread is not known: small differences may be chance."
-    return "± is one standard deviation over the seeds."
+    unknown = "With one seed the spread is not known: small differences may be chance." if min(seeds) == 1 else ""
+    spread = "± is one standard deviation over the seeds." if max(seeds) > 1 else ""
+    return " ".join(filter(None, [spread, unknown]))
 
 
 def _percent(mean: Mean | None) -> str:

@@ -41,6 +41,19 @@ class Mean:
         return f"{self.mean * factor:,.{digits}f}{spread}"
 
 
+NOTHING = "–"
+"""What stands for a number that is not known."""
+
+
+def percent(mean: Mean | None) -> str:
+    """Return a share in percent.
+
+    >>> percent(Mean(0.9, None, 1)), percent(None)
+    ('90.00', '–')
+    """
+    return NOTHING if mean is None else mean.text(100, 2)
+
+
 def inside(tree: Any, *path: str) -> Any:
     """Return what is at a path of nested tables, or None.
 

@@ -68,10 +68,11 @@ def _packed(found: Sequence[Configuration]) -> str:
     timed = [outcome for c in found for outcome in c.outcomes if outcome.speedup]
     if not timed:
         return ""
-    batches = " and ".join(map(str, sorted({outcome.batch for outcome in timed if outcome.batch})))
+    ways = sorted({(o.batch, o.threads) for o in timed if o.batch and o.threads})
+    told = " and ".join(f"batches of {batch} with {threads} thread{'s' * (threads != 1)}" for batch, threads in ways)
     return (
         " File is the size of the packed network; speed is how many times faster it runs in the sparse runtime than the"
-        f" unpacked one in the fastest other engine that was tried{f', for batches of {batches}' * bool(batches)}."
+        f" unpacked one in the fastest other engine that was tried{f', for {told}' * bool(told)}."
     )
 
 

@@ -54,7 +54,6 @@ class Outcome:
     sparsity: float | None
     sparsity_of_all: float | None
     weights: int | None
-    parameters: int | None
     nonzeros: int | None
     seconds: float | None
     densities: Mapping[str, float]
@@ -65,6 +64,7 @@ class Outcome:
     file_bytes: int | None = None
     speedup: float | None = None
     batch: int | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -142,13 +142,18 @@ def read(run: Run) -> Reading:
     return Reading(
         folder=clean(run.name),
         name=clean(config.get("name") or run.name),
-        seed=count(config, "seed"),
+        seed=_seed(config),
         config=config,
         about=about,
         looks=tuple(by_epoch[epoch] for epoch in sorted(by_epoch)),
         outcome=None if result is None else _outcome(result, attempt(run.runtime) or {}),
         complaints=tuple(complaints),
     )
+
+
+def _seed(config: Mapping[str, Any]) -> int | None:
+    seed = config.get("seed")
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
 def clean(text: object) -> str:
@@ -191,7 +196,6 @@ def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
         sparsity=share(result, "sparsity"),
         sparsity_of_all=share(result, "sparsity_of_all"),
         weights=count(result, "weights"),
-        parameters=count(result, "parameters"),
         nonzeros=count(result, "nonzeros"),
         seconds=number(result, "seconds", low=0.0),
         densities={name: density for name, density in densities.items() if density is not None},
@@ -202,6 +206,7 @@ def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
         file_bytes=count(runtime, "file_bytes"),
         speedup=number(runtime, "speedup", low=0.0),
         batch=count(runtime, "batch"),
+        threads=count(runtime, "threads"),
     )
 
 

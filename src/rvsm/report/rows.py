@@ -11,9 +11,7 @@ from rich.table import Table
 from rvsm.pages.markdown import cell, pipe_table
 from rvsm.records import Run
 from rvsm.report.configurations import Configuration, configurations
-from rvsm.report.numbers import Mean
-
-NOTHING = "–"
+from rvsm.report.numbers import NOTHING, Mean, percent
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,8 @@ class Row:
         nonzeros: parameters that are not zero.
         minutes: the time of the training.
         file_bytes: the size of the packed file, where the network was packed.
-        speedup: how many times faster the packed network runs than the original in the fastest engine tried.
+        speedup: how many times faster the packed network runs than the original in the fastest engine tried; None
+            if that was measured in several ways, of which a mean would mean nothing.
 
     """
 
@@ -51,10 +50,10 @@ class Row:
 _COLUMNS: dict[str, Callable[[Row], str]] = {
     "configuration": lambda row: row.name,
     "runs": lambda row: f"{row.seeds} of {row.seeds + row.unfinished}" if row.unfinished else str(row.seeds),
-    "accuracy of w, %": lambda row: _percent(row.accuracy_w),
-    "accuracy of u, %": lambda row: _percent(row.accuracy_u),
-    "zeros, %": lambda row: _percent(row.sparsity),
-    "of all, %": lambda row: _percent(row.sparsity_of_all),
+    "accuracy of w, %": lambda row: percent(row.accuracy_w),
+    "accuracy of u, %": lambda row: percent(row.accuracy_u),
+    "zeros, %": lambda row: percent(row.sparsity),
+    "of all, %": lambda row: percent(row.sparsity_of_all),
     "nonzeros": lambda row: NOTHING if row.nonzeros is None else row.nonzeros.text(digits=0),
     "file, kB": lambda row: NOTHING if row.file_bytes is None else row.file_bytes.text(1e-3, 1),
     "speed, ×": lambda row: NOTHING if row.speedup is None else row.speedup.text(digits=1),
@@ -76,6 +75,7 @@ def rows(runs: Sequence[Run]) -> list[Row]:
 def row(c: Configuration) -> Row:
     """Return the row of a configuration."""
     outcomes = c.outcomes
+    timed = [o for o in outcomes if o.speedup is not None]
     return Row(
         name=c.name,
         seeds=len(outcomes),
@@ -86,7 +86,7 @@ def row(c: Configuration) -> Row:
         sparsity_of_all=Mean.of(o.sparsity_of_all for o in outcomes),
         nonzeros=Mean.of(o.nonzeros for o in outcomes),
         file_bytes=Mean.of(o.file_bytes for o in outcomes),
-        speedup=Mean.of(o.speedup for o in outcomes),
+        speedup=Mean.of(o.speedup for o in timed) if len({(o.batch, o.threads) for o in timed}) == 1 else None,
         minutes=Mean.of(None if o.seconds is None else o.seconds / 60 for o in outcomes),
     )
 
@@ -98,10 +98,10 @@ def table(listed: Sequence[Row]) -> Table:
     if len(counts) > 1 or any(one.unfinished for one in listed):
         shown["runs"] = _COLUMNS["runs"]
     shown |= {
-        "accuracy\nof w, %": lambda one: _percent(one.accuracy_w),
-        "accuracy\nof u, %": lambda one: _percent(one.accuracy_u),
-        "zeros\n%": lambda one: _percent(_bare(one.sparsity)),
-        "of all\n%": lambda one: _percent(_bare(one.sparsity_of_all)),
+        "accuracy\nof w, %": lambda one: percent(one.accuracy_w),
+        "accuracy\nof u, %": lambda one: percent(one.accuracy_u),
+        "zeros\n%": lambda one: percent(_bare(one.sparsity)),
+        "of all\n%": lambda one: percent(_bare(one.sparsity_of_all)),
     }
     packed = columns(listed)
     shown |= {head.replace(", ", "\n"): packed[head] for head in ("file, kB", "speed, ×") if head in packed}
@@ -142,10 +142,6 @@ def _caption(listed: Sequence[Row]) -> str:
 
 def _bare(mean: Mean | None) -> Mean | None:
     return None if mean is None else replace(mean, std=None)
-
-
-def _percent(mean: Mean | None) -> str:
-    return NOTHING if mean is None else mean.text(100, 2)
 
 
 def _minutes(mean: Mean | None) -> str:

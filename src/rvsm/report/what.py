@@ -1,6 +1,7 @@
 """What was run: options, seeds, versions and machine, so that it can be run again."""
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from rvsm.pages import Cell, Details, Section
@@ -49,7 +50,7 @@ def _runs(found: Sequence[Configuration]) -> Details:
 
 def _run(r: Reading) -> tuple[Cell, ...]:
     done = r.looks[-1].epoch if r.looks else 0
-    speeds = sorted(look.speed for look in r.looks if look.speed is not None)
+    speeds = [look.speed for look in r.looks if look.speed is not None]
     outcome = r.outcome
     return (
         Cell(r.folder),
@@ -59,7 +60,7 @@ def _run(r: Reading) -> tuple[Cell, ...]:
         _number(None if outcome is None else outcome.u, 100),
         _number(None if outcome is None else outcome.sparsity, 100),
         _number(None if outcome is None else outcome.seconds, 1 / 60),
-        _number(speeds[len(speeds) // 2] if speeds else None, 1, digits=0),
+        _number(median(speeds) if speeds else None, 1, digits=0),
     )
 
 

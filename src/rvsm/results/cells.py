@@ -1,14 +1,7 @@
 """Numbers of experiments as cells of a table."""
 
 from rvsm.report.difference import Difference
-from rvsm.report.numbers import Mean
-
-NOTHING = "–"
-
-
-def percent(mean: Mean | None) -> str:
-    """Return a share in percent."""
-    return NOTHING if mean is None else mean.text(100, 2)
+from rvsm.report.numbers import NOTHING, Mean
 
 
 def points(points: float) -> str:

@@ -46,7 +46,8 @@ def _changes(e: Experiment, file: Path) -> tuple[str, ...]:
         asked = read_config(file)
         if asked.fingerprint() == e.config:
             return ()
-        made = config_of({"name": asked.name, "seed": asked.seed, **e.first.options})
+        data = {**asked.data.table(), **e.first.options.get("data", {})}  # a line does not tell where its images were
+        made = config_of({"name": asked.name, "seed": asked.seed, **e.first.options, "data": data})
     except ValueError as error:
         return (f"the options cannot be compared ({error})",)
     return tuple(differences(asked, made, machine=False)) or ("options that there were not when it was run",)

@@ -42,7 +42,7 @@ def summarize(run: Run) -> dict[str, Any]:
     result = run.result()
     if result is None:
         raise ValueError(f"{run.folder} is not finished: go on with rvsm resume {run.folder}, and collect it then")
-    config = config_of(run.config())
+    config = config_of(run.config(), run.folder / "config.toml")
     records = run.metrics()
     line = {
         "format": FORMAT,

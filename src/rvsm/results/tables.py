@@ -3,26 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from rvsm.bench import OURS
+from rvsm.config.config import OF_THE_MACHINE, fingerprint
 from rvsm.pages.markdown import cell, pipe_table
 from rvsm.report.difference import CHANCE, Difference
 from rvsm.report.lead import method_name
-from rvsm.report.numbers import inside
-from rvsm.results.cells import (
-    NOTHING,
-    difference,
-    kilobytes,
-    minutes,
-    percent,
-    points,
-    times,
-    whole,
-)
+from rvsm.report.numbers import NOTHING, percent
+from rvsm.results.cells import difference, kilobytes, minutes, points, times, whole
 from rvsm.results.experiments import Collection, Experiment
 from rvsm.results.paper import PaperTable, Row
 from rvsm.results.reading import Summary
 from rvsm.results.sources import Source
 
 Sources = Mapping[str, Source]
+
+_SPARSE = ("method", "penalty", "groups", "budget")  # sections of a configuration in which a dense run differs
 
 BATCHES = (1, 16, 64)
 """Sizes of batches whose speeds are shown."""
@@ -140,16 +134,18 @@ def headline(collection: Collection) -> str:
 
 
 def dense_of(e: Experiment, others: Mapping[str, Experiment]) -> Experiment | None:
-    """Return the dense experiment of the same network and images, with as many epochs if there is a choice."""
-    alike = [
-        other
-        for other in others.values()
-        if other.dense
-        and inside(other.first.options, "model") == inside(e.first.options, "model")
-        and other.option("data", "name") == e.option("data", "name")
-        and (None in (other.first.images, e.first.images) or other.first.images == e.first.images)
+    """Return the dense experiment that was trained alike, but for the method; None if there is none."""
+    return next((other for other in others.values() if other.dense and _alike(other.first, e.first)), None)
+
+
+def _alike(one: Summary, other: Summary) -> bool:
+    """Return whether two runs differ in the method only: of the same network, images, schedule and precision."""
+    images = None in (one.images, other.images) or one.images == other.images
+    training = [
+        fingerprint({k: v for k, v in run.options.items() if k not in _SPARSE}, OF_THE_MACHINE) for run in (one, other)
     ]
-    return min(alike, key=lambda other: abs(other.first.epochs - e.first.epochs), default=None)
+    precision = [run.about.get("precision") for run in (one, other)]
+    return images and one.epochs == other.epochs and training[0] == training[1] and precision[0] == precision[1]
 
 
 def speedup(run: Summary, batch: int) -> tuple[float, str] | None:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from rvsm.pages.markdown import cell, pipe_table
-from rvsm.results.cells import NOTHING
+from rvsm.report.numbers import NOTHING
 from rvsm.results.claims import Judged, Open, Untold
 from rvsm.theory.verdict import Verdict
 

@@ -22,8 +22,7 @@ class Magnitude(Method):
         model: a module, or pairs of name and parameter.
         sparsity: the share of zeros over the sparsified weights at the end; needs ``steps``.
         steps: the number of optimizer steps of the whole training.
-        budget: the target with all its options, instead of ``sparsity`` and ``steps``, which mean a ramp over 70 % of
-            the steps; a budget has its own.
+        budget: the target with all its options, instead of ``sparsity`` and ``steps``.
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
@@ -49,7 +48,7 @@ class Magnitude(Method):
         overrides: Overrides | None = None,
         example_input: Tensor | tuple[Any, ...] | None = None,
     ) -> None:
-        target = as_budget(sparsity, steps, budget, ramp=0.7)
+        target = as_budget(sparsity, steps, budget)
         if target is None:
             raise ValueError("magnitude pruning needs sparsity= and steps=, or budget=")
         super().__init__(

@@ -41,7 +41,7 @@ def as_groups(groups: Grouping | str) -> Grouping:
     return groups
 
 
-def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None, *, ramp: float = 0.5) -> Budget | None:
+def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) -> Budget | None:
     """Return the target that a user gave by its two main numbers, or as a whole; None if there is none."""
     if budget is not None:
         if not isinstance(budget, Budget):
@@ -55,7 +55,7 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None, 
         return None
     if steps is None:
         raise ValueError("sparsity= needs steps=, the number of optimizer steps of the whole training")
-    return Budget(sparsity=sparsity, steps=steps, ramp=ramp)
+    return Budget(sparsity=sparsity, steps=steps)
 
 
 def override(layers: Sequence[Layer], overrides: Overrides, known: Sequence[str], *, named: bool) -> None:

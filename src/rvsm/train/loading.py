@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from rvsm.config import build, config_of
+from rvsm.models import fill
 from rvsm.records import Run
 from rvsm.train.recorder import quoted
 
@@ -21,10 +22,7 @@ def load_network(folder: Path | str) -> tuple[nn.Module, dict[str, Any]]:
     if result is None:
         raise ValueError(f"{folder} is not finished; go on with: rvsm resume {quoted(Path(folder))}")
     channels, size, _ = result["input"]
-    model = build.network(config_of(run.config()), channels=channels, classes=len(result["classes"]), size=size)
-    try:
-        model.load_state_dict(run.weights())
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ValueError(f"the weights in {folder} are not those of the network: {reason}") from None
+    config = config_of(run.config(), run.folder / "config.toml")
+    model = build.network(config, channels=channels, classes=len(result["classes"]), size=size)
+    fill(model, run.weights(), folder)
     return model.eval(), result

@@ -45,7 +45,7 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
     with locked(folder):
         if (result := run.result()) is not None:
             return result
-        config = config_of(run.config())
+        config = config_of(run.config(), run.folder / "config.toml")
         state, complaints = run.newest()
         for complaint in complaints:
             _warn(console, complaint)

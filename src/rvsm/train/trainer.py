@@ -15,6 +15,7 @@ from rvsm.data import Batches, Dataset, Images, moments
 from rvsm.models import Prepared
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept
+from rvsm.records import check_weights
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
@@ -49,6 +50,7 @@ class Trainer:
             with self._blamed("cannot prepare itself"):
                 self.model.prepare(self._sample())
         self._try(x)
+        check_weights(self.model.state_dict())
         self.forward = torch.compile(self.model) if training.compile else self.model
         self.steps = training.epochs * len(self.batches)
         self.step = self._first_step = 0

@@ -95,9 +95,9 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
     last = (
         ""
         if largest is None
-        else f" The largest gap at the end is {max(ends[largest]):.3g}{f', of {largest}' if len(ends) > 1 else ''}."
+        else f" {_when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' if len(ends) > 1 else ''}."
         if max(ends[largest]) > 0
-        else " At the end w = u in all runs."
+        else f" {_when(shown)} w = u in all runs."
     )
     if logarithmic and zero:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
@@ -142,7 +142,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         if distances:
             name = max(distances, key=lambda key: abs(distances[key]))
             of = f"the largest difference, that of {name}, is" if len(distances) > 1 else "the difference is"
-            told += f" At the end {of} {abs(distances[name]) * 100:.1f} points"
+            told += f" {_when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
             told += (
                 "." if abs(distances[name]) < 5e-4 else ", u being " + ("worse." if distances[name] > 0 else "better.")
             )
@@ -160,6 +160,10 @@ def _distance(c: Configuration) -> float | None:
     """Return by how much u is worse than w at the last look, as a mean over the runs."""
     found = [look.w - look.u for r in c.readings for look in r.looks[-1:] if look.w is not None and look.u is not None]
     return sum(found) / len(found) if found else None
+
+
+def _when(shown: Sequence[Configuration]) -> str:
+    return "So far" if any(c.unfinished for c in shown) else "At the end"
 
 
 def _seeds(shown: Sequence[Configuration]) -> str:

@@ -87,7 +87,8 @@ def _read(reading: Reading) -> _Sizes | None:
     looks = [k for k in reading.looks if k.histogram is not None and (heal is None or k.epoch <= heal[0])]
     last = looks[-1] if looks else None
     threshold = None
-    if last is not None and last.threshold and min(last.threshold) > 0:
+    single = reading.option("groups", "name") in (None, "element")  # else it is one of norms, not of weights
+    if single and last is not None and last.threshold and min(last.threshold) > 0:
         threshold = (min(last.threshold), max(last.threshold))
     outcome = reading.outcome
     if outcome is None:
