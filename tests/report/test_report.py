@@ -132,7 +132,11 @@ def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str,
 
 @pytest.mark.parametrize(
     ("batches", "said"),
-    [([16, 16], "tried, for batches of 16."), ([64, 1], "tried, for batches of 1 and 64."), ([None], "was tried.")],
+    [
+        ([16, 16], "tried, for batches of 16 with 1 thread."),
+        ([64, 1], "tried, for batches of 1 with 1 thread and batches of 64 with 1 thread."),
+        ([None], "was tried."),
+    ],
 )
 def test_the_legend_says_what_was_timed(
     copy: Callable[..., Run], tmp_path: Path, batches: list[int | None], said: str
@@ -140,7 +144,7 @@ def test_the_legend_says_what_was_timed(
     runs = [copy("l0", f"run{i}") for i in range(len(batches))]
     for i, (run, batch) in enumerate(zip(runs, batches, strict=True)):
         rename(run, f"run{i}")
-        run.save_runtime({"file_bytes": 22180, "speedup": 13.44, "batch": batch})
+        run.save_runtime({"file_bytes": 22180, "speedup": 13.44, "batch": batch, "threads": 1})
     assert said in report(runs, tmp_path / "out").read_text(encoding="utf-8")
 
 

@@ -75,6 +75,20 @@ def test_options_of_the_machine_make_no_row_of_their_own_but_other_images_do(tmp
     assert [row.name for row in found] == ["b (data.path photos-0)", "b (data.path photos-1)"]
 
 
+def test_speeds_of_one_measurement_only_have_a_mean(tmp_path: Path) -> None:
+    runs = [made(tmp_path, "a", seed) for seed in (0, 1)]
+    for run in runs:
+        run.save_runtime({"speedup": 2.0, "batch": 64, "threads": 1})
+    assert rows(runs)[0].speedup == Mean(2.0, 0.0, 2)
+    runs[1].save_runtime({"speedup": 2.0, "batch": 64, "threads": 2})
+    assert rows(runs)[0].speedup is None
+
+
+def test_seeds_may_be_negative(tmp_path: Path) -> None:
+    (row,) = rows([made(tmp_path, "a", -1), made(tmp_path, "a", -2), made(tmp_path / "elsewhere", "a", -2)])
+    assert row.seeds == 2
+
+
 def test_a_run_counts_once(tmp_path: Path) -> None:
     run = made(tmp_path, "a", 0)
     twin = made(tmp_path / "elsewhere", "a", 0, u=0.5)

@@ -49,7 +49,7 @@ WANTED = round(0.9 * (20 * 30 + 30 * 10))
 
 
 @pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("saved_at", [1, STEPS // 2])
+@pytest.mark.parametrize("saved_at", [1, STEPS // 4])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_dense_checkpoint_is_cut_when_it_is_finalized(method: str, saved_at: int, assign: bool) -> None:
     model = network()
