@@ -6,6 +6,7 @@ from math import prod, sqrt
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 import rvsm
@@ -146,6 +147,25 @@ def test_a_transformer_layer_is_counted_completely() -> None:
         "linear1.weight": 5,
         "linear2.weight": 5,
     }
+
+
+def test_recurrent_layers_work_at_every_time() -> None:
+    model = nn.LSTM(4, 8, num_layers=2, bidirectional=True, batch_first=True)
+    counts = multiplications(model, torch.zeros(5, 7, 4))
+    assert counts == {name: 7.0 for name, _ in model.named_parameters() if name.startswith("weight")}
+    assert multiplications(nn.GRUCell(4, 8), torch.zeros(5, 4)) == {"weight_ih": 1.0, "weight_hh": 1.0}
+
+
+def test_packed_sequences_count_the_times_that_they_have() -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.RNN(4, 8, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rnn(pack_padded_sequence(x, [3, 1], batch_first=True))[1]
+
+    assert multiplications(Packed(), torch.zeros(2, 3, 4)) == {"rnn.weight_ih_l0": 2.0, "rnn.weight_hh_l0": 2.0}
 
 
 def test_counting_leaves_no_trace() -> None:

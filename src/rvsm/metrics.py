@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.utils.rnn import PackedSequence
 
 from rvsm.modes import modes_kept
 
@@ -116,9 +117,9 @@ def sparsity(tensors: Iterable[Tensor]) -> float:
 def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> dict[str, float]:
     """Return, for each weight tensor, how often one of its weights is multiplied per example.
 
-    A weight of a convolution works at every output position, one of a linear layer at every row; a tied weight works at
-    each of its places, and all its names have the sum. The counts come from one forward pass over ``example_input``,
-    whose first dimension is the batch.
+    A weight of a convolution works at every output position, one of a linear layer at every row, one of a recurrent
+    layer at every time; a tied weight works at each of its places, and all its names have the sum. The counts come
+    from one forward pass over ``example_input``, whose first dimension is the batch.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 10))
     >>> multiplications(model, torch.zeros(5, 1, 6, 6))
@@ -165,6 +166,10 @@ def _uses(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], outp
         return [("weight", output.numel() / module.out_channels)]
     if isinstance(module, nn.Linear):
         return [("weight", output.numel() / module.out_features)]
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        x = args[0] if args else kwargs["input"]
+        steps = (x.data if isinstance(x, PackedSequence) else x).numel() / module.input_size
+        return [(name, steps) for name, _ in module.named_parameters(recurse=False) if name.startswith("weight")]
     if isinstance(module, nn.MultiheadAttention):
         given = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
         q, k, v = (given[name].numel() / given[name].shape[-1] for name in ("query", "key", "value"))
