@@ -184,6 +184,16 @@ def test_a_finished_run_is_left_alone(small: Any, train: Any, digits: Dataset) -
     assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.name != "lock"} == before
 
 
+def test_a_result_that_lacks_something(small: Any, train: Any, digits: Dataset) -> None:
+    folder = train(small()).folder
+    (folder / "result.json").write_text("{}")
+    message = r"result\.json is damaged: it lacks '{}'; remove the file and resume the run to have it again"
+    with pytest.raises(ValueError, match=message.format("test")):
+        go_on(folder, digits)
+    with pytest.raises(ValueError, match=message.format("input")):
+        load_network(folder)
+
+
 def test_a_damaged_checkpoint(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
     folder, _ = stopped(small(), 10)
     newest = Run(folder).checkpoints()[-1]

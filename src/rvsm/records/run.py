@@ -171,12 +171,16 @@ class Run:
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
 
-    def result(self) -> dict[str, Any] | None:
-        """Return the result; None if the run is not finished."""
+    def result(self, *needed: str) -> dict[str, Any] | None:
+        """Return the result, which must have all that is needed; None if the run is not finished."""
+        file = self.folder / "result.json"
         try:
-            return _read(self.folder / "result.json")
+            found = _read(file)
+            if found is not None and (missing := [key for key in needed if key not in found]):
+                raise ValueError(f"{file} is damaged: it lacks {missing[0]!r}")
         except ValueError as error:
             raise ValueError(f"{error}; remove the file and resume the run to have it again") from None
+        return found
 
     def weights(self) -> dict[str, Any]:
         """Return the final weights, and what else the model's state holds."""

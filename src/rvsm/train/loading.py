@@ -18,7 +18,7 @@ def load_network(folder: Path | str) -> tuple[nn.Module, dict[str, Any]]:
     normalise it (pixels from 0 to 1), "classes" are the names of the outputs.
     """
     run = Run(Path(folder))
-    result = run.result()
+    result = run.result("input", "classes")
     if result is None:
         raise ValueError(f"{folder} is not finished; go on with: rvsm resume {quoted(Path(folder))}")
     channels, size, _ = result["input"]

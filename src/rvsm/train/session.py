@@ -40,10 +40,10 @@ def start(
 def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
     """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
     run = Run(folder)
-    if (result := run.result()) is not None:
+    if (result := run.result(*_TOLD)) is not None:
         return result
     with locked(folder):
-        if (result := run.result()) is not None:
+        if (result := run.result(*_TOLD)) is not None:
             return result
         config = config_of(run.config(), run.folder / "config.toml")
         state, complaints = run.newest()
@@ -92,6 +92,9 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
         raise DivergenceError(f"{error} {last}; start again with other options in a new folder.") from None
     return result
+
+
+_TOLD = ("test", "sparsity", "sparsity_of_all", "multiplications_saved", "seconds")
 
 
 def summary(result: dict[str, Any]) -> str:
