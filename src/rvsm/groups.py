@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Grouping(ABC):
     """How a tensor is divided into groups."""
 
@@ -41,7 +41,7 @@ class Grouping(ABC):
         return norms / self.sizes(w).to(norms).sqrt() if self.weighted else norms
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Element(Grouping):
     """Each weight is a group of its own.
 
@@ -66,7 +66,7 @@ class Element(Grouping):
         return values
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Slice(Grouping):
     """Groups that are slices of the tensor: the norm runs over some dimensions and keeps the others."""
 
@@ -93,7 +93,7 @@ class _Slice(Grouping):
         return values.expand_as(w)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Filter(_Slice):
     """All the weights of one output channel (of one neuron in a linear layer).
 
@@ -105,7 +105,7 @@ class Filter(_Slice):
         return list(range(1, dimensions))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Channel(_Slice):
     """All the weights that read one input channel.
 
@@ -117,7 +117,7 @@ class Channel(_Slice):
         return [0, *range(2, dimensions)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Row(_Slice):
     """A row of the last two dimensions: of a linear layer's matrix, or of each kernel of a convolution.
 
@@ -129,7 +129,7 @@ class Row(_Slice):
         return [dimensions - 1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Column(_Slice):
     """A column of the last two dimensions: of a linear layer's matrix, or of each kernel of a convolution.
 
@@ -141,7 +141,7 @@ class Column(_Slice):
         return [dimensions - 2]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Block(Grouping):
     """The weights at one position (input channel, dy, dx) of ``size`` neighbouring output channels.
 

@@ -2,7 +2,7 @@
 
 from rvsm.report.difference import Difference
 from rvsm.results.claims.claim import CANNOT, Claim, Experiments, Judged, Statement, at_least, both, percent
-from rvsm.results.paper import PAIRS
+from rvsm.results.paper import MAGNITUDE, PAIRS
 
 MUCH = 23.31
 """What "much better sparsity" is taken to mean, in points: half of the paper's 93.70 − 47.08."""
@@ -83,10 +83,8 @@ def at_equal_sparsity(experiments: Experiments) -> Judged:
     if apart > EQUAL:
         return statement.open(f"the two differ by {apart:.2f} points of zeros", CANNOT)
     accuracy = Difference.of(rvsm.accuracy, admm.accuracy)
-    pruned = experiments.get("resnet18-magnitude-937")
-    also = ""
-    if pruned is not None:
-        also = f"; {both(pruned)}; RVSM − it is {Difference.of(rvsm.accuracy, pruned.accuracy)}"
+    pruned = [experiments[name] for name in MAGNITUDE if name in experiments]
+    also = "".join(f"; {both(e)}; RVSM − it is {Difference.of(rvsm.accuracy, e.accuracy)}" for e in pruned)
     return statement.judged(
         at_least([accuracy.points]),
         f"{both(rvsm)}; {both(admm)}; RVSM − ADMM is {accuracy}{also}. The margin is in points.",
