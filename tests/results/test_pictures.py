@@ -61,7 +61,7 @@ def test_equal_seeds_are_several_all_the_same(experiments: Make) -> None:
     twice = [{"accuracy": 0.8}, {"accuracy": 0.8, "seed": 1}]
     figure = tradeoff(Collection("cpu", experiments(vgg16_base=twice, vgg16_l0=twice, vgg16_l1={})))
     assert figure is not None
-    assert "Bars are one standard deviation over the seeds. Where there is one seed, 2 points" in figure.caption
+    assert "Bars are one standard deviation over the seeds. Where there is one seed, 3.2 points" in figure.caption
 
 
 def test_a_broken_network_does_not_press_the_others_together(experiments: Make) -> None:
