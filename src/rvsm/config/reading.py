@@ -38,11 +38,19 @@ def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
 def config_of(table: Mapping[str, Any], file: Path | None = None) -> Config:
     """Return the configuration of a table such as `Config.table` returns; errors name the file that it is from."""
     try:
-        return _config(_flags(table), name="run")
+        return _config(_flags(_of_today(table)), name="run")
     except ValueError as error:
         if file is None:
             raise
         raise ValueError(f"{file}: {error}; put back what rvsm train wrote there") from None
+
+
+def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved table with the options that there were not when it was saved, as they were then."""
+    method = table.get("method")
+    if isinstance(method, Mapping) and method.get("name") == "rvsm" and "gradient" not in method:
+        return {**table, "method": {**method, "gradient": "w" if "budget" in table else "auto"}}
+    return table
 
 
 def as_toml(config: Config) -> str:

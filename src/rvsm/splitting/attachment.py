@@ -78,7 +78,7 @@ class Attachment(ABC):
                 stacklevel=2,
             )
         for layer in self.layers:
-            layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
+            layer.parameter, layer.param_group = tensors[layer.name], groups.get(layer.name)
         self.held = [layer for layer in self.layers if layer.param_group is not None]
         another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
         self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
@@ -102,12 +102,12 @@ class Attachment(ABC):
     @property
     def acting(self) -> list[Layer]:
         """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
-        free = [layer for layer in self.held if layer.w.requires_grad]
+        free = [layer for layer in self.held if layer.parameter.requires_grad]
         return [layer for layer in free if layer.trained] or free
 
     def moving(self) -> list[tuple[Layer, float]]:
         """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
-        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.w.grad is not None]
+        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.parameter.grad is not None]
 
     def learning_rate(self, layer: Layer) -> float:
         """Return the present learning rate of a layer, 0 if it has none."""
@@ -122,15 +122,15 @@ class Attachment(ABC):
     def look_up(self) -> dict[str, Tensor]:
         """Return the present tensors by name: a wrapper or a loaded checkpoint may have replaced them."""
         if self._model is None:
-            return {layer.name: layer.w for layer in self.layers}
+            return {layer.name: layer.parameter for layer in self.layers}
         parameters = parameters_of(self._model)
         for layer in self.layers:
             if layer.name not in parameters:
                 raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
-            if (shape := parameters[layer.name].shape) != layer.w.shape:
+            if (shape := parameters[layer.name].shape) != layer.parameter.shape:
                 raise ValueError(
-                    f"{layer.name!r} had the shape {list(layer.w.shape)} and now has {list(shape)}; release() this"
-                    " method and construct another for the model as it is"
+                    f"{layer.name!r} had the shape {list(layer.parameter.shape)} and now has {list(shape)}; release()"
+                    " this method and construct another for the model as it is"
                 )
         return {layer.name: parameters[layer.name] for layer in self.layers}
 
@@ -157,7 +157,7 @@ def _acting_on(tensors: Iterable[Tensor]) -> list[Attachment]:
     """Return the methods that act on one of the tensors, through whichever optimizer."""
     wanted = {id(w) for w in tensors}
     attached = [method for methods in _attached.values() for method in methods]
-    return [method for method in attached if any(id(layer.w) in wanted for layer in method.held)]
+    return [method for method in attached if any(id(layer.parameter) in wanted for layer in method.held)]
 
 
 def _require_alone(tensors: Mapping[str, Tensor]) -> None:
@@ -166,7 +166,7 @@ def _require_alone(tensors: Mapping[str, Tensor]) -> None:
         return
     gc.collect()  # a method that went out of scope lives on until then, in a circle with its optimizer
     for other in _acting_on(tensors.values()):
-        acted_on = {id(layer.w) for layer in other.held}
+        acted_on = {id(layer.parameter) for layer in other.held}
         shared = [name for name, w in tensors.items() if id(w) in acted_on]
         raise RuntimeError(
             f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, call"

@@ -4,6 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -31,7 +32,8 @@ Output = Literal["u", "masked"]
 class Method(Attachment):
     """A sparsifier of a model's weights, attached to the optimizer that trains them.
 
-    A method says what happens before and after an optimizer step, and what its sparse copy u is; all the rest is here.
+    A method says what happens before and after an optimizer step, what its sparse copy u is, and where between w and u
+    the gradient is taken; all the rest is here.
 
     Attributes:
         budget: the target sparsity, if there is one.
@@ -83,7 +85,7 @@ class Method(Attachment):
     def sparse(self, layer: Layer) -> Tensor:
         """Return the sparse copy u of a layer at its present w."""
 
-    # The four that follow do nothing, or the usual thing, unless a method has something to do there.
+    # The five that follow do nothing, or the usual thing, unless a method has something to do there.
 
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Get ready for a step, and raise if it cannot be done, before any weight moves."""
@@ -98,6 +100,11 @@ class Method(Attachment):
         """Return the step that this method passes to the proximal operator of a layer."""
         return 1.0
 
+    @property
+    def alpha(self) -> float:
+        """Where the gradient of the next step is taken: at v = u + α(w − u). At 1 that is w."""
+        return 1.0
+
     def settings(self) -> dict[str, str]:
         """Return the options that a saved state must share, beside those of each layer."""
         return {"budget": repr(self.budget)}
@@ -108,7 +115,7 @@ class Method(Attachment):
             return
         if budget.phase(self.step) == "heal":
             self.fix_support(budget.zeros(self.acting, budget.sparsity))
-        elif budget.looks(self.step):
+        elif budget.looks(self.step, on_hold=self.alpha < 1):
             self._set_thresholds(budget.cutoffs(self.acting, budget.target(self.step)))
 
     # The step
@@ -116,7 +123,7 @@ class Method(Attachment):
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if zeros of these layers are held by somebody else, or if the budget cannot be met."""
         for layer in layers:
-            if self._support is None and is_held(layer.w):
+            if self._support is None and is_held(layer.parameter):
                 raise RuntimeError(
                     f"zeros of {layer.name!r} are held by an earlier method or by keep_zeros; before attaching another,"
                     " call release() on the method, remove() on what keep_zeros returned, or rvsm.release(model)"
@@ -125,14 +132,23 @@ class Method(Attachment):
             self.budget.check(layers)
 
     def begin(self, optimizer: Optimizer, *, another: bool) -> None:
-        """Hold the zeros that there are, or that a loaded state has."""
+        """Hold the zeros that there are, or that a loaded state has; no other weight changes."""
         if self._support is not None:
             self.fix_support({})  # in the present tensors, which may be others than those that it was fixed in
-        for kept in self.memory.values():  # a loaded state may be older than the model's present type and device
-            for layer in self.held:
+        for layer in self.held:  # a loaded state may be older than the model's present type and device
+            for kept in self.memory.values():
                 if layer.name in kept:
-                    kept[layer.name] = torch.empty_like(layer.w).copy_(kept[layer.name])
+                    kept[layer.name] = torch.empty_like(layer.parameter).copy_(kept[layer.name])
+            layer.away = layer.away
         self._fix_awaiting()
+
+    def detach(self) -> None:
+        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay.
+
+        If the model held v, it holds w from now on.
+        """
+        self._come_back()
+        super().detach()
 
     def release(self) -> None:
         """Detach, and let go of the zeros that healing or finalizing holds: they may grow again.
@@ -154,10 +170,11 @@ class Method(Attachment):
         return None if self.budget is None else self.budget.phase(self.step)
 
     def before(self, optimizer: Optimizer) -> None:
-        """Follow the budget, then let the method act."""
+        """Follow the budget, then let the method act on w."""
         if self._finalized:
             return
         self._require_not_lent("step the optimizer")
+        self._come_back()
         self.gradient_scale = gradient_scale(optimizer)
         moving = self.moving()
         for layer, _ in moving:
@@ -169,12 +186,34 @@ class Method(Attachment):
             self.before_step(moving)
 
     def after(self, optimizer: Optimizer) -> None:
-        """Count the step, then let the method act."""
+        """Count the step, then let the method act on w; the next gradient is taken at v."""
         if self._finalized:
             return
         self.step += 1
         if self._support is None:
             self.after_step(self.moving())
+        self._set_out()
+
+    @torch.no_grad()
+    def _set_out(self) -> None:
+        """Put v into the model, where it is not w."""
+        if self._support is None and not self._finalized and self.alpha < 1:
+            for layer in self.acting:
+                if layer.penalty is not None:
+                    layer.set_out(partial(self._v, layer))
+
+    @torch.no_grad()
+    def _come_back(self) -> None:
+        """Put w back into the model; what has been frozen meanwhile stays as it was frozen."""
+        for layer in self.layers:
+            if layer.parameter.requires_grad:
+                layer.come_back(partial(self._v, layer))
+            else:
+                layer.away = None
+
+    def _v(self, layer: Layer, w: Tensor) -> Tensor:
+        """Return v = u + α(w − u) at w, or at one of its blocks."""
+        return torch.lerp(layer.prox(w, self.prox_step(layer)), w, self.alpha)
 
     def _set_thresholds(self, thresholds: Sequence[float]) -> None:
         """Give each layer the λ of a threshold; a threshold of zero penalises nothing."""
@@ -191,12 +230,12 @@ class Method(Attachment):
             masks = {**self._support.masks, **masks}
             self._support.remove()
         fixed = [layer for layer in self.layers if layer.name in masks]
-        self._support = Support((layer.name, layer.w, masks[layer.name]) for layer in fixed)
+        self._support = Support((layer.name, layer.parameter, masks[layer.name]) for layer in fixed)
         if self._last_optimizer is not None and (optimizer := self._last_optimizer()) is not None:
             self._support.clear_momentum(optimizer)
         self.memory.clear()
         for layer in self.held:
-            layer.penalty = None
+            layer.penalty = layer.away = None
 
     def apply_zeros(self, model: nn.Module | Named) -> None:
         """Write the zeros that are fixed into another model with the same names: an average, or a copy.
@@ -211,7 +250,7 @@ class Method(Attachment):
     def _fix_awaiting(self) -> None:
         if self._awaiting is not None and self.held:
             held = [layer for layer in self.held if layer.name in self._awaiting]
-            self.fix_support({layer.name: unpack(self._awaiting[layer.name], layer.w) for layer in held})
+            self.fix_support({layer.name: unpack(self._awaiting[layer.name], layer.parameter) for layer in held})
             self._awaiting = None
 
     # The sparse copy
@@ -258,7 +297,7 @@ class Method(Attachment):
         reservations = list(self._reservations())
         try:
             copies = self._final_copies(output)
-            changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
+            changed = any(not torch.equal(layer.parameter, copies[layer.name]) for layer in layers)
             write(layers, copies, self._model, recalibrate)
         except BaseException:
             for layer, penalty in zip(layers, penalties, strict=True):
@@ -341,7 +380,8 @@ class Method(Attachment):
             raise RuntimeError("not attached yet: call attach(optimizer) first")
         tensors = self.look_up()
         for layer in self.layers:
-            layer.w = tensors[layer.name]
+            layer.parameter = tensors[layer.name]
+            layer.look_back(partial(self._v, layer))
         for layer in self.acting:
             require_finite(layer)
         return self.acting
@@ -355,13 +395,18 @@ class Method(Attachment):
     # The state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name."""
+        """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name.
+
+        It belongs to the model's own ``state_dict()`` of the same moment, which holds v where this one holds w.
+        """
+        kept = {layer.name: layer.away for layer in self.layers if layer.away is not None}
+        memory: dict[str, dict[str, Tensor]] = {**self.memory, **({"w": kept} if kept else {})}
         return {
             **state.header(self.name, self.settings(), self.layers),
             "step": self.step,
             "finalized": self._finalized,
             "support": dict(self._awaiting or {}) if self._support is None else self._support.packed(),
-            "memory": {kind: {k: v.clone() for k, v in kept.items()} for kind, kept in self.memory.items()},
+            "memory": {kind: {k: v.clone() for k, v in kept.items()} for kind, kept in memory.items()},
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
@@ -369,12 +414,15 @@ class Method(Attachment):
         self._require_not_lent("load a state")
         state.check(saved, self.name, self.settings(), self.layers)
         state.restore(saved, self.layers)
-        by_name = {layer.name: layer.w for layer in self.layers}
+        by_name = {layer.name: layer.parameter for layer in self.layers}
         self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])
         self.memory = {
             kind: {name: torch.empty_like(by_name[name]).copy_(v) for name, v in kept.items()}
             for kind, kept in saved["memory"].items()
+            if kind != "w"
         }
+        for layer in self.layers:
+            layer.away = saved["memory"].get("w", {}).get(layer.name)
         if self._support is not None:
             self._support.remove()
             self._support = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, sqrt
 from numbers import Integral, Real
 from typing import Literal
 
@@ -29,9 +30,14 @@ class Budget:
         ramp: the share of the steps in which the sparsity rises.
         heal: the share of the steps, at the end, in which the support is fixed.
         scope: "global" for one threshold over all layers, "layer" for the same sparsity in each.
-        by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``).
+        by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``). By
+            flops, a weight that is multiplied c times per example ranks by |w|/√c, which loses the least Σw² for the
+            multiplications saved: the thresholds of layers are proportional to √c.
         normalize: compare weights of different layers after division by their layer's standard deviation.
-        floor: the share of its largest groups that every layer keeps at least; one group is always kept.
+        floor: the share of its largest groups that every layer keeps at least; one group is always kept. By default
+            that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each output;
+            but all layers together keep no more in this way than half of what the target leaves. So no layer dies, at
+            any target.
         every: steps between two looks at the quantile; a hundredth of the ramp by default.
 
     >>> budget = Budget(sparsity=0.9, steps=100)
@@ -49,7 +55,7 @@ class Budget:
     scope: Literal["global", "layer"] = "global"
     by: Literal["weights", "flops"] = "weights"
     normalize: bool = False
-    floor: float = 0.005
+    floor: float | None = None
     every: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,13 +66,13 @@ class Budget:
             if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
                 raise ValueError(f"{name} must be a whole number of optimizer steps ≥ 1 but is {value!r}")
             object.__setattr__(self, name, None if value is None else int(value))
-        for name in ("ramp", "heal", "floor"):
+        for name in ("ramp", "heal", *([] if self.floor is None else ["floor"])):
             if not isinstance(getattr(self, name), Real):
                 raise TypeError(f"{name} must be a number but is {getattr(self, name)!r}")
             object.__setattr__(self, name, float(getattr(self, name)))
         if not (self.ramp >= 0 and self.heal >= 0 and self.ramp + self.heal <= 1):
             raise ValueError(f"ramp and heal must be ≥ 0 and add up to at most 1 but are {self.ramp} and {self.heal}")
-        if not 0 <= self.floor < 1:
+        if self.floor is not None and not 0 <= self.floor < 1:
             raise ValueError(f"floor must be in [0, 1) but is {self.floor}")
         for name, value, choices in (("scope", self.scope, ("global", "layer")), ("by", self.by, ("weights", "flops"))):
             if value not in choices:
@@ -83,22 +89,24 @@ class Budget:
             return "heal"
         return "ramp" if step < self.ramp_steps else "hold"
 
+    def progress(self, step: int) -> float:
+        """Return how far the ramp has come, from 0 to 1."""
+        return min(step / self.ramp_steps, 1.0) if self.ramp_steps else 1.0
+
     def target(self, step: int) -> float:
         """Return the sparsity that the threshold aims at."""
-        if step >= self.ramp_steps:
-            return self.sparsity
-        return self.sparsity * (1 - (1 - step / self.ramp_steps) ** 3)
+        return self.sparsity * (1 - (1 - self.progress(step)) ** 3)
 
-    def looks(self, step: int) -> bool:
-        """Return whether the threshold is set anew before a step."""
-        if step > self.ramp_steps:
+    def looks(self, step: int, *, on_hold: bool = False) -> bool:
+        """Return whether the threshold is set anew before a step; after the ramp, only if it is asked for."""
+        if step > self.ramp_steps and not on_hold:
             return False
         every = self.every or max(1, self.ramp_steps // 100)
         return step == self.ramp_steps or step % every == 0
 
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
         """Return the threshold of each layer for which the share ``target`` of all is zero."""
-        candidates = [self._candidates(layer) for layer in layers]
+        candidates = self._candidates(layers)
         counts, common = self._counts(layers, candidates, target)
         wanted = [common if layer.sparsity is None else None for layer in layers]
         return [
@@ -108,7 +116,7 @@ class Budget:
 
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
         """Return a mask of the weights of each layer that are to be zero, counted exactly."""
-        counts, _ = self._counts(layers, [self._candidates(layer) for layer in layers], target)
+        counts, _ = self._counts(layers, self._candidates(layers), target)
         return {
             layer.name: layer.spread(smallest(layer.magnitudes(layer.w.detach()), count))
             for layer, count in zip(layers, counts, strict=True)
@@ -116,7 +124,8 @@ class Budget:
 
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if the target cannot be met while each layer keeps its floor."""
-        candidates = [self._candidates(layer) for layer in layers]
+        candidates = self._candidates(layers)
+        floor = "the default floor" if self.floor is None else f"floor={self.floor}"
         pairs = list(zip(layers, candidates, strict=True))
         # The tightest layer first: what the error says is feasible then is so for all.
         for layer, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
@@ -124,7 +133,7 @@ class Budget:
             feasible = c.cost_of(c.limit) / c.total
             if c.count_for(own * c.total) > c.limit:
                 raise ValueError(
-                    f"sparsity {own} of {layer.name!r} is not feasible: with floor={self.floor} and at least one group"
+                    f"sparsity {own} of {layer.name!r} is not feasible: with {floor} and at least one group"
                     f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
                 )
         total = sum(c.total for c in candidates)
@@ -133,7 +142,7 @@ class Budget:
         granularity = max(c.cost_of(1) for c in candidates)
         if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
             raise ValueError(
-                f"sparsity {self.sparsity} is not feasible: with floor={self.floor}, at least one group kept in each"
+                f"sparsity {self.sparsity} is not feasible: with {floor}, at least one group kept in each"
                 f" layer and the overrides, it can be from {least / total:.6g} to {most / total:.6g};"
                 " change the sparsity, the floor or the overrides"
             )
@@ -162,20 +171,45 @@ class Budget:
                 counts[i] = count
         return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
 
-    def _candidates(self, layer: Layer) -> Candidates:
-        """Return the groups of a layer by magnitude, with their cost."""
-        magnitudes = layer.magnitudes(layer.w.detach())
-        if self.normalize:
-            magnitudes = magnitudes / self._scale(layer)
-        cost = layer.group_sizes().double() * (layer.multiplications if self.by == "flops" else 1.0)
-        candidates = Candidates.of(magnitudes, cost, self.floor)
-        if not np.isfinite(candidates.magnitudes[-1]):  # NaN sorts last
-            require_finite(layer)
-        return candidates
+    def _candidates(self, layers: Sequence[Layer]) -> list[Candidates]:
+        """Return the groups of each layer by magnitude, with their cost, and how many may go."""
+        magnitudes = [layer.magnitudes(layer.w.detach()) for layer in layers]
+        floors = self._floors(layers, [m.numel() for m in magnitudes])
+        found = []
+        for layer, m, kept in zip(layers, magnitudes, floors, strict=True):
+            scale = self._scale(layer)
+            ranked = m if scale == 1 else m / scale
+            found.append(Candidates.of(ranked, layer.group_sizes().double() * self._cost(layer), kept))
+            if not np.isfinite(found[-1].magnitudes[-1]):  # NaN sorts last
+                require_finite(layer)
+        return found
+
+    def _floors(self, layers: Sequence[Layer], counts: Sequence[int]) -> list[int]:
+        """Return how many of its groups each layer keeps at least."""
+        if self.floor is not None:
+            return [max(1, ceil(self.floor * n - 1e-9)) for n in counts]  # 0.07 × 100 is a little more than 7
+        # Layers compete for few places in a very sparse network: one whose weights have shrunk a little loses more of
+        # them, shrinks on, and would die. Those that have a sparsity of their own do not compete.
+        alone = [self.scope == "layer" or layer.sparsity is not None for layer in layers]
+        density = 1 - self.sparsity
+        wanted = [
+            0.0 if own else max(min(0.005, density / 2) * n, layer.outputs if layer.elementwise else 1)
+            for layer, n, own in zip(layers, counts, alone, strict=True)
+        ]
+        costs = [layer.w.numel() * self._cost(layer) for layer in layers]
+        taken = sum(cost * w / n for cost, w, n in zip(costs, wanted, counts, strict=True))
+        left = density * sum(cost for cost, own in zip(costs, alone, strict=True) if not own)
+        fits = min(1.0, left / 2 / taken) if taken else 1.0
+        return [max(1, int(fits * w)) for w in wanted]
+
+    def _cost(self, layer: Layer) -> float:
+        """Return what a weight of a layer counts."""
+        return layer.multiplications if self.by == "flops" else 1.0
 
     def _scale(self, layer: Layer) -> float:
-        """Return what magnitudes of a layer are divided by before they are compared."""
-        return (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
+        """Return what magnitudes of a layer are divided by before they are compared with those of others."""
+        deviation = (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
+        return deviation * sqrt(self._cost(layer))
 
 
 def require_share(sparsity: float, of: str = "") -> float:

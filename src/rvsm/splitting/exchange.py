@@ -65,10 +65,10 @@ def _put(
 ) -> None:
     if batches is not None and model is None:
         raise ValueError("recalibrate needs the network: construct the method with the module, not with parameters")
-    overwrite((layer.w, copies[layer.name]) for layer in layers)
+    overwrite((layer.parameter, copies[layer.name]) for layer in layers)
     if batches is not None and model is not None:
         recalibrate(model, batches)
 
 
 def _values(layers: Sequence[Layer]) -> list[tuple[Tensor, Tensor]]:
-    return [(layer.w, layer.w.detach().clone()) for layer in layers]
+    return [(layer.parameter, layer.parameter.detach().clone()) for layer in layers]

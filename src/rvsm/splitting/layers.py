@@ -1,6 +1,6 @@
 """A sparsified tensor, and what is known of it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -17,9 +17,12 @@ _BLOCK = 1 << 18
 class Layer:
     """One sparsified tensor.
 
+    A method may let the network compute with other weights than w between two steps, as RVSM does when it takes the
+    gradient at v: then `parameter` holds v and w is kept beside it. In all other cases the parameter is w.
+
     Attributes:
         name: the parameter's name in the model.
-        w: the parameter; looked up again at each attach, since wrappers may replace it.
+        parameter: the tensor in the model; looked up again at each attach, since wrappers may replace it.
         groups: how its weights are grouped.
         penalty: the penalty with its present λ; None means that nothing is penalised now.
         template: the penalty as the user gave it, from which a budget makes the present one.
@@ -34,7 +37,7 @@ class Layer:
     """
 
     name: str
-    w: Tensor
+    parameter: Tensor
     groups: Grouping = field(default_factory=Element)
     penalty: Penalty | None = None
     template: Penalty | None = None
@@ -45,10 +48,54 @@ class Layer:
     trained: bool = False
     convolution_groups: int = 1
     transposed: bool = False
+    _kept: Tensor | None = field(default=None, init=False, repr=False)  # memory for w, while the parameter holds v
+    _away: bool = field(default=False, init=False, repr=False)  # whether w is there now
 
     def at(self, w: Tensor) -> "Layer":
         """Return this layer with another tensor in the place of its parameter."""
-        return replace(self, w=w)
+        return replace(self, parameter=w)
+
+    @property
+    def w(self) -> Tensor:
+        """The weights: the parameter, unless that holds v."""
+        return self._kept if self._away and self._kept is not None else self.parameter
+
+    @property
+    def away(self) -> Tensor | None:
+        """W, if the parameter holds v."""
+        return self._kept if self._away else None
+
+    @away.setter
+    def away(self, w: Tensor | None) -> None:
+        self._away = w is not None
+        self._kept = None if w is None else torch.empty_like(self.parameter, requires_grad=False).copy_(w)
+
+    def set_out(self, point: Callable[[Tensor], Tensor]) -> None:
+        """Put v = point(w) into the parameter, and keep w beside it."""
+        if self._kept is None:
+            self._kept = torch.empty_like(self.parameter, requires_grad=False)
+        self._away = True  # first: stopped from here on, w is found where it still is, in the parameter
+        for v, w in self._blocks(self.parameter.detach(), self._kept):
+            w.copy_(v)
+            v.copy_(point(w))
+
+    def look_back(self, point: Callable[[Tensor], Tensor]) -> None:
+        """Take over what others have written into the parameter since it got v = point(w): that is w now.
+
+        A loaded checkpoint, a clamp or a swapped average is such a case. Rounding is not: v may have been computed on
+        another machine, before a checkpoint was loaded.
+        """
+        if self._away and self._kept is not None:
+            for found, w in self._blocks(self.parameter.detach(), self._kept):
+                if not torch.equal(v := point(w), found):
+                    w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
+
+    def come_back(self, point: Callable[[Tensor], Tensor]) -> None:
+        """Put w back into the parameter."""
+        self.look_back(point)
+        if self._away and self._kept is not None:
+            self.parameter.detach().copy_(self._kept)
+            self._away = False
 
     @property
     def elementwise(self) -> bool:
@@ -63,11 +110,8 @@ class Layer:
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield views that cover w, small enough to stay in the cache; w as a whole if its weights are grouped."""
-        flat = _flat(self.w) if self.elementwise else None
-        if flat is None:
-            yield self.w
-        else:
-            yield from torch.split(flat, _BLOCK)
+        for (w,) in self._blocks(self.w):
+            yield w
 
     def penalty_value(self, u: Tensor) -> float:
         """Return λP(u)."""
@@ -78,6 +122,11 @@ class Layer:
     def magnitudes(self, w: Tensor) -> Tensor:
         """Return the magnitude of each group of ``w``."""
         return self.groups.magnitudes(self._oriented(w))
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs: channels or features."""
+        return self.parameter.shape[1] * self.convolution_groups if self.transposed else self.parameter.shape[0]
 
     def group_sizes(self) -> Tensor:
         """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
@@ -105,6 +154,14 @@ class Layer:
         if self._by_input:
             w = w.reshape(w.shape[0], self.convolution_groups, -1, *w.shape[2:]).transpose(0, 1).flatten(0, 1)
         return _swap(w, self.convolution_groups) if self.transposed else w
+
+    def _blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Yield corresponding views that cover tensors of one memory order."""
+        flat = [_flat(tensor) for tensor in tensors] if self.elementwise else [None]
+        if any(view is None for view in flat):
+            yield tensors
+        else:
+            yield from zip(*(torch.split(view, _BLOCK) for view in flat if view is not None), strict=True)
 
     @property
     def _by_input(self) -> bool:

@@ -22,11 +22,16 @@ class RVSM(Method):
 
     .. math::
         u^t &= \arg\min_u \lambda P(u) + \tfrac{\beta}{2}\|w^t - u\|^2 \\
-        w^{t+1} &= w^t - \eta \nabla f(w^t) - \eta\beta(w^t - u^t)
+        v^t &= u^t + \alpha(w^t - u^t) \\
+        w^{t+1} &= w^t - \eta \nabla f(v^t) - \eta\beta(w^t - u^t)
 
-    β(w − prox(w)) is the gradient of the Moreau envelope of λP with parameter 1/β, so this is gradient descent on the
-    loss plus that envelope. The pull is made on w before the optimizer's step, with ∇f(w) already computed, and so acts
-    outside momentum and adaptive scaling, as AdamW's weight decay does.
+    With α = 1 this is the paper's method: β(w − prox(w)) is the gradient of the Moreau envelope of λP with parameter
+    1/β, so it is gradient descent on the loss plus that envelope, and ∇f vanishes at neither w nor u. With α = 0 its
+    limits are critical points of the loss plus λP itself. With a target, α falls from 1 to 0 along the ramp, so the
+    network is trained more and more as its sparse self.
+
+    The pull is made on w before the optimizer's step, with the gradient already computed, and so acts outside momentum
+    and adaptive scaling, as AdamW's weight decay does. Between two steps the model holds v.
 
     Args:
         model: a module, or pairs of name and parameter.
@@ -38,6 +43,9 @@ class RVSM(Method):
         pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
             pull Σηβ is about this number whatever the optimizer; with another one β begins anew. 100 by default, which
             lies between the paper's 33 (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
+        gradient: where the gradient is taken. "w" is the paper's method, α = 1; "u" is α = 0, the straight-through
+            form; "moving" goes from w to u along the ramp of a target; "auto" is "moving" with a target and the order
+            of the proof, otherwise "w".
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
             the u of the step before, as Algorithm 1 is printed, and can cycle for ever.
         decoupled: False adds β(w − u) to the gradient instead, where momentum and adaptive scaling see it.
@@ -78,6 +86,7 @@ class RVSM(Method):
         steps: int | None = None,
         budget: Budget | None = None,
         pull: float | None = None,
+        gradient: Literal["auto", "w", "u", "moving"] = "auto",
         order: Literal["proof", "printed"] = "proof",
         decoupled: bool = True,
         groups: Grouping | str = "element",
@@ -89,6 +98,9 @@ class RVSM(Method):
         target = as_budget(sparsity, steps, budget)
         if order not in ("proof", "printed"):
             raise ValueError(f"unknown order {order!r}; choose from proof, printed")
+        if gradient == "auto":
+            gradient = "w" if target is None or order == "printed" else "moving"
+        _require_gradient(gradient, order, target)
         if pull is not None:
             pull = require_positive("pull", pull)
             if target is None or beta is not None:
@@ -112,7 +124,7 @@ class RVSM(Method):
             overridable=["penalty", "beta", "groups", *(["sparsity"] if target else [])],
             example_input=example_input,
         )
-        self.order, self.decoupled, self.pull = order, decoupled, pull
+        self.order, self.decoupled, self.pull, self.gradient = order, decoupled, pull, gradient
         self._largest_rate = rate  # of the layers whose β is left to the total pull: ηβ at the largest η
         self._by_pull = {layer.name for layer in self.layers if layer.beta is None}
         for layer in self.layers:
@@ -122,8 +134,13 @@ class RVSM(Method):
                 raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
 
     def settings(self) -> dict[str, str]:
-        """Return the budget, the order, whether the pull is decoupled, and its total."""
-        mine = {"order": self.order, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
+        """Return the budget, the order, where the gradient is taken, whether the pull is decoupled, and its total."""
+        mine = {
+            "order": self.order,
+            "gradient": self.gradient,
+            "decoupled": repr(self.decoupled),
+            "pull": repr(self.pull),
+        }
         return {**super().settings(), **mine}
 
     def begin(self, optimizer: Optimizer, *, another: bool) -> None:
@@ -159,6 +176,13 @@ class RVSM(Method):
         """Return u = prox(w), in both orders."""
         return layer.prox(layer.w.detach(), self.prox_step(layer))
 
+    @property
+    def alpha(self) -> float:
+        """1 at w, 0 at u; falls with the progress of the ramp in between."""
+        if self.gradient == "moving" and self.budget is not None:
+            return 1 - self.budget.progress(self.step)
+        return float(self.gradient == "w")
+
     def prox_step(self, layer: Layer) -> float:
         """Return 1/β."""
         return 1 / self._beta(layer)
@@ -173,9 +197,11 @@ class RVSM(Method):
     def _pull_to(self, layer: Layer, u: Tensor, lr: float) -> None:
         if self.decoupled:
             layer.w.lerp_(u, lr * self._beta(layer))
-        elif layer.w.grad is not None:
+        elif layer.parameter.grad is not None:
             uphill = bool(self.group(layer).get("maximize"))  # then the optimizer adds the gradient
-            layer.w.grad.add_(u - layer.w if uphill else layer.w - u, alpha=self._beta(layer) * self.gradient_scale)
+            layer.parameter.grad.add_(
+                u - layer.w if uphill else layer.w - u, alpha=self._beta(layer) * self.gradient_scale
+            )
 
     def _change_beta(self, layer: Layer, beta: float | None) -> None:
         """Change β and keep the threshold: λ follows."""
@@ -187,3 +213,18 @@ class RVSM(Method):
     def _beta(self, layer: Layer) -> float:
         # Unknown until the first step with a learning rate above zero; until then nothing is pulled, and any will do.
         return 1.0 if layer.beta is None else layer.beta
+
+
+def _require_gradient(gradient: str, order: str, target: Budget | None) -> None:
+    if gradient not in ("w", "u", "moving"):
+        raise ValueError(f"unknown gradient {gradient!r}; choose from auto, w, u, moving")
+    if gradient == "moving" and target is None:
+        raise ValueError(
+            "gradient='moving' goes from w to u along the ramp of a target: give sparsity= and steps=, or choose 'w',"
+            " the paper's method, or 'u'"
+        )
+    if gradient != "w" and order == "printed":
+        raise ValueError(
+            "order='printed' is the algorithm as the paper prints it, with the gradient at w, but gradient is"
+            f" {gradient!r}; leave one of the two out"
+        )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 import torch
@@ -27,10 +26,10 @@ class Candidates:
     limit: int
 
     @classmethod
-    def of(cls, magnitudes: Tensor, cost: Tensor, floor: float) -> "Candidates":
-        """Sort the groups of a layer; at least one of them, and the share ``floor``, will stay."""
+    def of(cls, magnitudes: Tensor, cost: Tensor, kept: int) -> "Candidates":
+        """Sort the groups of a layer, of which at least so many will stay."""
         values = magnitudes.flatten()
-        limit = len(values) - max(1, ceil(floor * len(values) - 1e-9))  # 0.07 × 100 is a little more than 7
+        limit = len(values) - kept
         if cost.numel() == 1:
             return cls(_sorted(values), float(cost), limit)
         order = np.argsort(values.cpu().numpy(), kind="stable")

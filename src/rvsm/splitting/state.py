@@ -9,6 +9,8 @@ import torch
 from rvsm.splitting.layers import Layer
 
 _FORMAT = 1
+_BEFORE = {"gradient": "w"}
+"""What was so, before there was a choice."""
 
 
 def header(method: str, settings: Mapping[str, str], layers: Sequence[Layer]) -> dict[str, Any]:
@@ -19,7 +21,7 @@ def header(method: str, settings: Mapping[str, str], layers: Sequence[Layer]) ->
         "settings": dict(settings),
         "layers": {
             layer.name: {
-                "shape": list(layer.w.shape),
+                "shape": list(layer.parameter.shape),
                 "penalty": repr(layer.template),
                 "groups": repr(layer.groups),
                 "sparsity": layer.sparsity,
@@ -49,16 +51,17 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
             f" missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
         )
     for name, layer in ours.items():
-        if list(theirs[name]["shape"]) != list(layer.w.shape):
+        if list(theirs[name]["shape"]) != list(layer.parameter.shape):
             raise ValueError(
-                f"the state's {name!r} has shape {theirs[name]['shape']} but the model's has {list(layer.w.shape)}"
+                f"the state's {name!r} has shape {theirs[name]['shape']} but the model's has"
+                f" {list(layer.parameter.shape)}"
             )
         own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
         for option, value in own.items():
             _require_same(f"{option} of {name!r}", theirs[name][option], value)
         _check_numbers(theirs[name], name)
     for option, value in settings.items():
-        _require_same(option, saved["settings"].get(option), value)
+        _require_same(option, saved["settings"].get(option, _BEFORE.get(option)), value)
     _check_tensors(saved, ours)
 
 
@@ -111,15 +114,15 @@ def _check_numbers(entry: Mapping[str, Any], name: str) -> None:
 
 def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer]) -> None:
     for kind, kept in saved["memory"].items():
-        if kind not in ("u", "z") or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
+        if kind not in ("u", "w", "z") or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
             raise ValueError(f"the state's memory {kind!r} is not that of these layers")
         for name, value in kept.items():
-            if not torch.is_tensor(value) or value.shape != layers[name].w.shape:
+            if not torch.is_tensor(value) or value.shape != layers[name].parameter.shape:
                 raise ValueError(
-                    f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].w.shape)}"
+                    f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
                 )
     for name, packed in saved["support"].items():
-        bits = layers[name].w.numel() if name in layers else -1
+        bits = layers[name].parameter.numel() if name in layers else -1
         if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:
             raise ValueError(f"the state's support of {name!r} does not have one bit for each of its weights")
     if saved["finalized"] and not saved["support"]:

@@ -32,7 +32,7 @@ def measure(
         rows.append(row)
         penalty += layer.penalty_value(u)
         coupling += (layer.beta or 0.0) / 2 * row.gap**2
-    sparsified = {id(layer.w) for layer in layers}
+    sparsified = {id(layer.parameter) for layer in layers}
     others = [p for p in parameters or () if id(p) not in sparsified]
     return Statistics(
         layers=tuple(rows),

@@ -9,6 +9,7 @@ import torch
 
 import rvsm
 from rvsm.splitting import METHODS
+from rvsm.splitting.layers import Layer
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.005, 0.1, 0.25])
@@ -64,3 +65,30 @@ def test_an_infeasible_override_names_its_layer(still: Any) -> None:
     ws = {"a": torch.randn(10, 10), "b": torch.randn(10, 30)}
     with pytest.raises(ValueError, match=r"sparsity 0\.999 of 'a' is not feasible: .* the largest is 0\.99;"):
         still(ws, rvsm.RVSM, penalty="l0", budget=rvsm.Budget(0.5, 10), overrides={"a": {"sparsity": 0.999}})
+
+
+def test_the_floor_is_not_raised_by_rounding() -> None:
+    layers = [Layer("a", torch.arange(100.0)), Layer("b", torch.arange(1e4, 2e4))]
+    assert int(rvsm.Budget(0.99, 10, floor=0.07, ramp=0).zeros(layers, 0.9)["a"].sum()) == 93
+
+
+@pytest.mark.parametrize("sparsity", [0.5, 0.9, 0.99, 0.995, 0.999])
+@pytest.mark.parametrize("by", ["weights", "flops"])
+def test_by_default_a_layer_keeps_a_weight_for_each_output_while_there_is_room(sparsity: float, by: str) -> None:
+    # By magnitude alone the first two layers would go first, as a whole.
+    shapes = {"first": (16, 27), "middle": (64, 16, 3, 3), "last": (10, 640)}
+    layers = [Layer(name, 10.0**i * torch.randn(shape)) for i, (name, shape) in enumerate(shapes.items())]
+    for layer, uses in zip(layers, (1024, 64, 1), strict=True):
+        layer.multiplications = uses if by == "flops" else 1
+    budget = rvsm.Budget(sparsity, 10, by=by)
+    zeros = budget.zeros(layers, sparsity)
+    costs = {layer.name: layer.multiplications for layer in layers}
+    total = sum(costs[name] * mask.numel() for name, mask in zeros.items())
+    assert sum(costs[name] * int(mask.sum()) for name, mask in zeros.items()) == pytest.approx(
+        sparsity * total, abs=max(costs.values())
+    )
+    room = (1 - sparsity) * total / 2
+    outputs = sum(costs[name] * shape[0] for name, shape in shapes.items())
+    for name, mask in zeros.items():
+        kept = mask.numel() - int(mask.sum())
+        assert kept >= max(1, int(min(1.0, room / outputs) * 0.8 * shapes[name][0])), name

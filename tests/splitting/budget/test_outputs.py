@@ -11,7 +11,7 @@ from rvsm.penalties import PENALTIES
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_masked_is_w_on_the_support_of_u(training: Any, penalty: str) -> None:
-    sparsifier = training.attach(rvsm.RVSM, penalty=penalty, sparsity=0.9, steps=40)
+    sparsifier = training.attach(rvsm.RVSM, penalty=penalty, sparsity=0.9, steps=40, gradient="w")
     training.run(24)  # in the hold
     ws = training.copies
     seen = {}
@@ -36,7 +36,7 @@ def test_masked_is_w_on_the_support_of_u(training: Any, penalty: str) -> None:
 @pytest.mark.parametrize("output", ["u", "masked"])
 def test_finalize_writes_the_output_with_the_exact_count(training: Any, output: str) -> None:
     budget = rvsm.Budget(0.9, training.steps, heal=0.0)
-    sparsifier = training.attach(rvsm.RVSM, penalty="l1", budget=budget, pull=6.0)
+    sparsifier = training.attach(rvsm.RVSM, penalty="l1", budget=budget, pull=6.0, gradient="w")
     training.run(training.steps)
     ws = training.copies
     sparsifier.finalize(output=output, recalibrate=training.images)
@@ -49,7 +49,7 @@ def test_finalize_writes_the_output_with_the_exact_count(training: Any, output: 
 
 def test_finalizing_batch_norm_without_new_statistics_warns(training: Any) -> None:
     budget = rvsm.Budget(0.9, training.steps, heal=0.0)
-    sparsifier = training.attach(rvsm.RVSM, penalty="l0", budget=budget, pull=6.0)
+    sparsifier = training.attach(rvsm.RVSM, penalty="l0", budget=budget, pull=6.0, gradient="w")
     training.run(training.steps)
     with pytest.warns(UserWarning, match="batch-norm statistics still belong to the dense weights"):
         sparsifier.finalize()
