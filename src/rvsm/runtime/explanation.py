@@ -1,5 +1,6 @@
 """What a program does and where its time goes, as a table."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -62,9 +63,12 @@ def explain_stage(
     """Return the table of a native program, timed with these arrays."""
     seconds = stage.times(inputs, outputs)
     steps = stage.native.steps
+    places: dict[int, list[int]] = defaultdict(list)
+    for i, step in enumerate(steps):
+        places[step.operation].append(i)
     rows = []
     for k, operation in enumerate(plan.operations):
-        mine = [i for i, step in enumerate(steps) if step.operation == k]
+        mine = places[k]
         notes = [steps[i].note for i in mine if steps[i].note]
         rows.append(
             Row(
@@ -76,7 +80,7 @@ def explain_stage(
                 sum(seconds[i] for i in mine),
             )
         )
-    ends = sum(second for second, step in zip(seconds, steps, strict=True) if step.operation < 0)
+    ends = sum(seconds[i] for i in places[-1])
     rows.append(Row("input and output", "layout", (), None, "", ends))
     return Explanation(tuple(rows), stage.native.images)
 

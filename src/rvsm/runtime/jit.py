@@ -8,6 +8,8 @@ from typing import Any
 
 from rvsm.runtime.ir import PREFETCH, declarations
 
+TOGETHER = 32  # kernels that are compiled at once
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -51,9 +53,10 @@ class _Compiler:
 
     def addresses(self, writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
         with self._lock:
-            missing = {name: write() for name, write in writers.items() if name not in self._addresses}
-            if missing:
-                self._compile(missing)
+            missing = {name: write for name, write in writers.items() if name not in self._addresses}
+            names = list(missing)
+            for k in range(0, len(names), TOGETHER):  # an interrupt is raised between
+                self._compile({name: missing[name]() for name in names[k : k + TOGETHER]})
             return {name: self._addresses[name] for name in writers}
 
     def _compile(self, texts: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from rvsm.runtime import arrays
 from rvsm.runtime.assemble import assemble
 from rvsm.runtime.choice import Chooser
+from rvsm.runtime.costs import Limit
 from rvsm.runtime.explanation import Explanation, explain_stage
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.jit import machine
@@ -31,12 +33,15 @@ class Program:
     run over neighbouring positions.
     """
 
-    def __init__(self, plan: Plan, *, threads: int | None = None, choose: str | None = None) -> None:
+    def __init__(
+        self, plan: Plan, *, threads: int | None = None, choose: str | None = None, limit: Limit | None = None
+    ) -> None:
         if choose not in (None, "sparse", "dense"):
             raise ValueError(f"choose must be None, 'sparse' or 'dense' but is {choose!r}")
         self.plan = plan
         self.threads = thread_count(threads)
         self._choose = choose
+        self._limit = limit or Limit()
         self._lock = threading.RLock()
 
     def __call__(self, *inputs: Any) -> Any:
@@ -101,10 +106,11 @@ class Program:
     @cached_property
     def _batch_stage(self) -> Stage:
         """The stage for vectors of images; where these are too large, the one for single images."""
+        single = self._single_stage
         try:
-            return self._stage(images=True)
+            return self._stage(images=True, taken=single.native.memory)
         except TooLargeError:
-            return self._single_stage
+            return single
 
     @cached_property
     def _single_stage(self) -> Stage:
@@ -120,16 +126,25 @@ class Program:
     def _measured_limit(self) -> int:
         return int(self._batch_stage.chunk_seconds / max(self._single_stage.chunk_seconds, 1e-9))
 
-    def _stage(self, *, images: bool) -> Stage:
-        native = assemble(self.plan, images=images, threads=self.threads, chooser=Chooser(self._choose))
+    def _stage(self, *, images: bool, taken: int = 0) -> Stage:
+        native = assemble(
+            self.plan,
+            images=images,
+            threads=self.threads,
+            chooser=Chooser(self._choose),
+            limit=self._limit,
+            taken=taken,
+        )
         stage = Stage(native, self.threads)
         stage.measure(*self._dummies(native.images))
         return stage
 
     def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
-        inputs = [np.zeros((count, *shape), dtype=np.float32) for shape in self.plan.inputs]
-        outputs = [np.zeros((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
-        return inputs, outputs
+        """Return arrays to try a stage with: nobody looks at the numbers, so that all may lie in the same memory."""
+        inputs = [(count, *shape) for shape in self.plan.inputs]
+        outputs = [(count, *self._output_shape(k)) for k in range(len(self.plan.outputs))]
+        zeros, results = (np.zeros(max(map(prod, shapes)), dtype=np.float32) for shapes in (inputs, outputs))
+        return ([zeros[: prod(s)].reshape(s) for s in inputs], [results[: prod(s)].reshape(s) for s in outputs])
 
     def _output_shape(self, k: int) -> tuple[int, ...]:
         output = self.plan.outputs[k]
