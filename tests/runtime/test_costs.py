@@ -112,12 +112,12 @@ def test_loading_is_work_as_well() -> None:
 
 
 def test_too_little_memory_for_vectors_of_images_is_enough_for_single_ones() -> None:
-    plan = convolution((3, 1024, 1024), (1, 1), density=0.05, channels=4)
+    plan = convolution((3, 512, 512), (1, 1), density=0.05, channels=4)
     usual = Program(plan, threads=1).prepare()
     spent = usual._single.native.memory
-    limited = Program(plan, threads=1, limit=Limit(memory=spent + 100_000_000)).prepare()
+    limited = Program(plan, threads=1, limit=Limit(memory=spent + 40_000_000)).prepare()
     assert limited._batch is limited._single
-    x = np.random.default_rng(0).standard_normal((2, 3, 1024, 1024)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((2, 3, 512, 512)).astype(np.float32)
     np.testing.assert_allclose(limited(x), usual(x), rtol=1e-5, atol=1e-5)
 
 

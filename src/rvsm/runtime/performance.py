@@ -2,9 +2,9 @@
 
 import ctypes
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,7 +43,6 @@ class Stage:
         self._play = play_function()
         self._yield = _yield_address()
         self._free: list[NDArray[np.uint8]] = []
-        self._lock = threading.Lock()
 
     def perform(
         self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, *, alone: bool = False
@@ -84,8 +83,7 @@ class Stage:
                 else:
                     team().run(play, threads)
         finally:
-            with self._lock:
-                self._free += arenas
+            self._free += arenas
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
         """Return the seconds of each step for one chunk, on this thread; the least of several."""
@@ -98,8 +96,7 @@ class Stage:
                 begin = time.perf_counter()
                 self._play(call[0].ctypes.data, k, k + 1, 0)
                 best[k] = min(best[k], time.perf_counter() - begin)
-        with self._lock:
-            self._free += arenas
+        self._free += arenas
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> float:
@@ -122,8 +119,10 @@ class Stage:
         return self.chunk_seconds / len(self.native.steps)
 
     def _take(self, count: int) -> list[NDArray[np.uint8]]:
-        with self._lock:
-            taken = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        taken: list[NDArray[np.uint8]] = []
+        with suppress(IndexError):  # pop and += are whole, so that threads need no lock
+            while len(taken) < count:
+                taken.append(self._free.pop())
         return taken + [aligned(self.native.arena_bytes) for _ in range(count - len(taken))]
 
     def _call(

@@ -1,9 +1,7 @@
 """The program: a plan that can be called."""
 
 import os
-import threading
 from collections.abc import Sequence
-from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from rvsm.runtime.explanation import Explanation, explain_stage
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.jit import machine
 from rvsm.runtime.layout import TooLargeError
+from rvsm.runtime.locks import Lock
 from rvsm.runtime.performance import Stage
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.team import thread_count
@@ -42,7 +41,9 @@ class Program:
         self.threads = thread_count(threads)
         self._choose = choose
         self._limit = limit or Limit()
-        self._lock = threading.RLock()
+        self._lock = Lock()
+        self._stages: dict[str, Stage] = {}
+        self._tail_limit = 0  # how many images are faster one by one than as a vector that is not full
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
@@ -70,9 +71,15 @@ class Program:
 
         write(self.plan, Path(path))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies and pickles go through the form of a file, which is checked."""
+        from rvsm.runtime.file import encode
+
+        return _restored, (encode(self.plan), self.threads, self._choose, self._limit)
+
     def prepare(self) -> "Program":
         """Compile for batches and for single images now, and not when the first of them comes."""
-        self._tail_limit  # noqa: B018 - cached
+        self._made("batch")
         return self
 
     def _compute(self, inputs: Sequence[Floats], count: int) -> list[Floats]:
@@ -84,47 +91,37 @@ class Program:
     def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int) -> None:
         if not count:
             return
-        lanes = machine().lanes
-        tail = count % lanes
+        batch, single = self._batch, self._single
+        tail = count % machine().lanes
         if tail > self._tail_limit:
             tail = 0
         if tail < count:
-            self._batch.perform(inputs, outputs, 0, count - tail)
+            batch.perform(inputs, outputs, 0, count - tail)
         if tail:
-            self._single.perform(inputs, outputs, count - tail, tail)
+            single.perform(inputs, outputs, count - tail, tail)
 
     @property
     def _batch(self) -> Stage:
-        with self._lock:
-            return self._batch_stage
+        """The stage for vectors of images; where these are too large, the one for single images."""
+        return self._stages.get("batch") or self._made("batch")
 
     @property
     def _single(self) -> Stage:
+        """The stage for single images."""
+        return self._stages.get("single") or self._made("single")
+
+    def _made(self, name: str) -> Stage:
+        """Make both stages, if no other thread has done so meanwhile, and return one of them."""
         with self._lock:
-            return self._single_stage
-
-    @cached_property
-    def _batch_stage(self) -> Stage:
-        """The stage for vectors of images; where these are too large, the one for single images."""
-        single = self._single_stage
-        try:
-            return self._stage(images=True, taken=single.native.memory)
-        except TooLargeError:
-            return single
-
-    @cached_property
-    def _single_stage(self) -> Stage:
-        return self._stage(images=False)
-
-    @property
-    def _tail_limit(self) -> int:
-        """How many images are faster one by one than as a vector that is not full."""
-        with self._lock:
-            return self._measured_limit
-
-    @cached_property
-    def _measured_limit(self) -> int:
-        return int(self._batch_stage.chunk_seconds / max(self._single_stage.chunk_seconds, 1e-9))
+            if name not in self._stages:
+                single = self._stage(images=False)
+                try:
+                    batch = self._stage(images=True, taken=single.native.memory)
+                except TooLargeError:
+                    batch = single
+                self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
+                self._stages = {"single": single, "batch": batch}
+            return self._stages[name]
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
         native = assemble(
@@ -149,3 +146,10 @@ class Program:
     def _output_shape(self, k: int) -> tuple[int, ...]:
         output = self.plan.outputs[k]
         return sizes_of(output.form, self.plan.shapes[output.value])
+
+
+def _restored(data: bytes, threads: int, choose: str | None, limit: Limit) -> Program:
+    """Return the program that was copied or pickled."""
+    from rvsm.runtime.file import decode
+
+    return Program(decode(data, "the pickled program"), threads=threads, choose=choose, limit=limit).prepare()
