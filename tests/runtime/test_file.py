@@ -203,4 +203,4 @@ def test_description(saved: bytes, tmp_path: Path) -> None:
     assert description.weights == sum(np.prod(layer.weights) for layer in description.layers)
     text = str(description)
     assert "takes 3×8×8, gives 10; 7 operations" in text
-    assert "times smaller than dense float32" in text
+    assert "times smaller than its layers as dense float32" in text
