@@ -253,7 +253,7 @@ def test_the_explanation_is_a_table() -> None:
         table = program.explain(batch)
         text = str(table)
         assert count in text
-        assert [row.name for row in table.rows] == ["a", "b", "c", "d", "input and output"]
+        assert [row.name for row in table.rows] == ["a", "b", "c", "d", "input and output", "call"]
         assert "3×3 convolution + add" in text
         assert table.rows[0].sparsity == pytest.approx(0.8, abs=0.1)
         assert sum(row.seconds for row in table.rows) == table.seconds > 0

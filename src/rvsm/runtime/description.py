@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from rvsm.files import printable
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.operations import Shape
 
@@ -49,19 +50,20 @@ class Description:
         shapes = " and ".join("×".join(map(str, shape)) for shape in self.inputs)
         results = " and ".join("×".join(map(str, shape)) for shape in self.outputs)
         lines = [
-            f"{self.path}: {self.size:,} bytes; {size}",
+            f"{printable(self.path)}: {self.size:,} bytes; {size}",
             f"takes {shapes}, gives {results}; {self.operations} operations",
             f"{self.weights:,} weights, {self.nonzero:,} not zero"
             f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros)",
             "",
         ]
-        width = max([len(layer.name) for layer in self.layers], default=0)
-        for layer in self.layers:
+        names = [printable(layer.name) for layer in self.layers]
+        width = max(map(len, names), default=0)
+        for name, layer in zip(names, self.layers, strict=True):
             count = prod(layer.weights)
             zeros = 100 * (1 - layer.nonzero / max(1, count))
             shape = "×".join(map(str, layer.weights))
             output = "×".join(map(str, layer.output))
-            lines.append(f"{layer.name.ljust(width)}  {shape:>16}  {output:>12}  {layer.nonzero:>10,}  {zeros:6.2f} %")
+            lines.append(f"{name.ljust(width)}  {shape:>16}  {output:>12}  {layer.nonzero:>10,}  {zeros:6.2f} %")
         return "\n".join(lines)
 
 

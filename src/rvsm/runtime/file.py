@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rvsm.files import replacing
+from rvsm.files import printable, replacing
 from rvsm.runtime.forms import MAP
 from rvsm.runtime.operations import Convolution, whole
 from rvsm.runtime.plan import Plan
@@ -56,11 +56,11 @@ def decode(data: bytes, name: str) -> Plan:
         tensors = load(data)  # checks the container
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except (SafetensorError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{name} is not a file of rvsm, or it is damaged: {error}") from None
+        raise ValueError(f"{name} is not a file of rvsm, or it is damaged: {printable(str(error))}") from None
     try:
         return _plan(_graph(header.get("__metadata__", {})), tensors)
     except ValueError as error:
-        raise ValueError(f"{name} cannot be read: {error}") from None
+        raise ValueError(f"{name} cannot be read: {printable(str(error))}") from None
 
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from rvsm.runtime import arrays
 from rvsm.runtime.assemble import assemble
 from rvsm.runtime.choice import Chooser
 from rvsm.runtime.costs import Limit
-from rvsm.runtime.explanation import Explanation, explain_stage
+from rvsm.runtime.explanation import Explanation, explain_stage, least_seconds
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.jit import machine
 from rvsm.runtime.layout import TooLargeError
@@ -47,23 +48,31 @@ class Program:
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
+        return self.run(inputs)
+
+    def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
+        """Return what a call with these inputs gives; ``alone`` on the calling thread, as ``explain`` times it."""
         checked = [
             arrays.checked(x, shape, form)
             for x, shape, form in zip(inputs, self.plan.inputs, self.plan.forms, strict=False)
         ]
         if len(inputs) != len(self.plan.inputs):
             raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
-        outputs = self._compute(checked, arrays.batch_of(checked))
+        outputs = self._compute(checked, arrays.batch_of(checked), alone=alone)
         results = tuple(arrays.like(output, inputs[0]) for output in outputs)
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:
-        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of the whole.
+        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of a whole call.
 
         ``batch`` = 1 explains the kernels for single images; otherwise one vector of images is timed.
         """
         stage = self._single if batch == 1 else self._batch
-        return explain_stage(self.plan, stage, *self._dummies(stage.native.images))
+        inputs, outputs = self._dummies(stage.native.images)
+        table = explain_stage(self.plan, stage, inputs, outputs)
+        sizes = map(sizes_of, self.plan.forms, self.plan.inputs)
+        images = [x.reshape(len(x), *size) for x, size in zip(inputs, sizes, strict=True)]
+        return table.whole(least_seconds(partial(self.run, images, alone=True)), "call")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network into one file, which ``rvsm.runtime.load`` reads without torch."""
@@ -82,13 +91,13 @@ class Program:
         self._made("batch")
         return self
 
-    def _compute(self, inputs: Sequence[Floats], count: int) -> list[Floats]:
+    def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
         """Return the outputs for so many images."""
         outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
-        self._perform(inputs, outputs, count)
+        self._perform(inputs, outputs, count, alone=alone)
         return outputs
 
-    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int) -> None:
+    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int, *, alone: bool) -> None:
         if not count:
             return
         batch, single = self._batch, self._single
@@ -96,9 +105,9 @@ class Program:
         if tail > self._tail_limit:
             tail = 0
         if tail < count:
-            batch.perform(inputs, outputs, 0, count - tail)
+            batch.perform(inputs, outputs, 0, count - tail, alone=alone)
         if tail:
-            single.perform(inputs, outputs, count - tail, tail)
+            single.perform(inputs, outputs, count - tail, tail, alone=alone)
 
     @property
     def _batch(self) -> Stage:
