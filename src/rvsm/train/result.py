@@ -43,7 +43,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
         "channel_norms": {"w": before[1], "u": channel_norms(trainer.model, held)},
-        "channels": _channels(trainer),
+        "channels": _channels(trainer, held),
         "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
@@ -65,8 +65,13 @@ def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float | None:
     return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total
 
 
-def _channels(trainer: Trainer) -> dict[str, int] | None:
-    """Return how many channels the runtime leaves out, if it takes such networks, by the code that does so."""
+def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int] | None:
+    """Return how many channels the runtime leaves out, if it takes such networks, by the code that does so.
+
+    A channel can only go if a filter is zero, or all that reads a filter: usually none is, and nothing to be captured.
+    """
+    if all(w.flatten(1).any(1).all() and w.transpose(0, 1).flatten(1).any(1).all() for _, w in held):
+        return {"removed": 0, "total": sum(len(w) for _, w in held)}
     from rvsm.lowering import removed_channels
 
     model = copy.deepcopy(trainer.model).cpu().eval()
