@@ -121,16 +121,17 @@ def _convolution(
     """Return the cost of a convolution: its streams of weights, its tiles, and the copies of its input."""
     weights, taps = prod(o.weight_shape(source)), prod(o.kernel)
     density = nonzero / weights
-    stored = nonzero if density <= SPARSE_BELOW else weights  # by the larger of both streams, where both are tried
-    whole_blocks = density > SPARSE_BELOW and (o.channels // o.groups) % 4 == 0
-    stream = (5 if whole_blocks else 8) * stored
-    records = stored // 4 if whole_blocks else stored
+    sparse = nonzero if density < DENSE_ABOVE else 0  # records, if it is sparse and if it is dense: both may be tried
+    dense = weights if density > SPARSE_BELOW else 0
+    whole_blocks = (o.channels // o.groups) % 4 == 0
+    stream = max((8 + 3) * sparse, (5 + 2 if whole_blocks else 8 + 3) * dense)  # and where each pass begins
+    records = max(sparse, dense // 4 if whole_blocks else dense)
     positions = shape[1] * shape[2]
     vectors = positions if unit > 1 else -(-positions // machine.lanes)
     streams = 1
     if unit > 1:
         streams = max(prod(map(len, convolve.bands(machine, shape[1:], block))) for block in (1, 2, 4))
-    kept = OBJECTS * streams + streams * (stream + 4 * nonzero + 64 * o.channels) + 16 * taps + 40 * vectors
+    kept = OBJECTS * streams + streams * (stream + 64 * o.channels) + 16 * taps + 40 * vectors
     passing = 16 * weights + 64 * records + 64 * taps + 8 * weights // o.channels + 64 * vectors
     seconds = MULTIPLY * vectors * (weights if density >= DENSE_ABOVE else nonzero) + NANOSECOND * vectors * o.channels
     if unit == 1 and not convolve.in_place(o, shape[1:]):
@@ -138,7 +139,8 @@ def _convolution(
         below = 0 if shape[2] <= convolve.SHORT else o.dilation[0] * (o.kernel[0] - 1) // o.stride[0]
         lines = shape[1] + below
         kept += copies * (16 + max(16 * lines, 2 * -(-lines * shape[2] // machine.lanes)))
-        passing += copies * (64 + 64 * lines + lines * shape[2]) + 8 * convolve.SOME
-        each = 1 / machine.lanes if o.stride[1] <= 2 else 1
-        seconds += COPY * source[0] * copies * lines * shape[2] * each
+        each = lines * shape[2]  # positions of a copy; masks are made for some at a time
+        passing += copies * (64 + 64 * lines + each) + 8 * min(max(convolve.SOME, each), copies * each)
+        vectors = -(-each // machine.lanes) if o.stride[1] <= 2 else each  # a larger stride is copied one by one
+        seconds += COPY * source[0] * copies * vectors
     return Cost(kept, passing, seconds)
