@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rvsm.files import remove_leftovers, replacing, write_text
+from rvsm.files import printable, remove_leftovers, replacing, write_text
 
 
 def test_the_new_contents_take_the_name(tmp_path: Path) -> None:
@@ -112,3 +112,8 @@ def test_contents_are_synced_before_the_name_is_given(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "replace", lambda self, to: (events.append("name"), rename(self, to))[1])
     write_text("x", tmp_path / "a")
     assert events == ["sync", "name", "sync"]  # the file, its name, the folder
+
+
+def test_only_what_is_printable_is_printed() -> None:
+    assert printable("layer1.conv é 学习 ✓") == "layer1.conv é 学习 ✓"
+    assert printable("\x1b[31m\r\n\u202e\ud800\x9b") == r"\x1b[31m\r\n\u202e\ud800\x9b"

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and texts from files of others."""
 
 import os
 import re
@@ -42,6 +42,17 @@ def write_text(text: str, path: Path) -> None:
     """Write a text in one piece: a kill at any moment leaves the old file or the new one."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def printable(text: str) -> str:
+    r"""Return a text from a file as it may be shown in a terminal: what is not printable becomes an escape.
+
+    Whoever made the file may have chosen the name of a layer so that it moves the cursor or changes what was printed.
+
+    >>> printable("conv1 \x1b[2J\n é")
+    'conv1 \\x1b[2J\\n é'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def remove_leftovers(folder: Path, *, of: str | None = None, unchanged_for: float = 0.0) -> None:

@@ -164,8 +164,27 @@ def test_pack_and_bench_of_a_run(tmp_path: Path) -> None:
     description = pack(str(folder), tmp_path / "model.rvsm")
     assert description.inputs == ((1, 8, 8),)
     assert description.nonzero <= 0.25 * description.weights  # dead channels may have gone
-    result = bench(str(folder), batches=(1,), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
-    assert all(m.difference is not None and m.difference < 1e-4 for m in result.measurements)
+    result = Run(folder).result()
+    assert result is not None
+    counted = result["channels"]
+    assert sum(layer.output[0] for layer in description.layers) == counted["total"] - counted["removed"]
+    compared = bench(str(folder), batches=(1,), engines=["PyTorch", "rvsm"], threads=1, rounds=1)
+    assert all(m.difference is not None and m.difference < 1e-4 for m in compared.measurements)
+
+
+def test_the_size_is_compared_with_the_original_network(tmp_path: Path) -> None:
+    """Also where whole filters are gone, and with them most of the weights that the file would have to leave out."""
+    model = convnet()
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            module.weight.data[1:] = 0
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    out = tmp_path / "model.rvsm"
+    description = pack(SOURCE, out, weights=tmp_path / "weights.safetensors", shape=(1, 8, 8))
+    size = 4 * sum(t.numel() for t in [*model.parameters(), *model.buffers()] if t.is_floating_point())
+    assert description.original == size > 4 * description.weights
+    ratio = f"{size / out.stat().st_size:.1f} times smaller than the original network, {size:,} bytes of float32"
+    assert ratio in str(description)
 
 
 def test_size_and_speeds_are_kept_in_the_runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

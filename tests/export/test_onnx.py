@@ -1,5 +1,6 @@
 """ONNX: what is written computes the same in ONNX Runtime."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,13 @@ def test_examples_that_are_no_batches_are_refused(tmp_path: Path) -> None:
 def test_a_model_in_train_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"in train mode \(the model itself\); call model\.eval\(\) first"):
         to_onnx(network(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("missing", ["onnx", "onnxscript", "onnxruntime"])
+def test_without_the_extra_the_command_that_installs_it_is_said(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)  # as if it were not there
+    with pytest.raises(ImportError, match=rf"to_onnx needs {missing}, .*pip install '\.\[onnx\]'"):
+        to_onnx(network().eval(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from rvsm.lowering import MixedProgram, compile
+from rvsm.lowering.guard import Guard
+from rvsm.runtime.explanation import Explanation, Row
 
 
 def network() -> nn.Sequential:
@@ -109,15 +111,23 @@ def test_the_time_in_pytorch_is_explained() -> None:
     program = compile(Slow().eval(), torch.eye(3)[None], threads=1)
     for batch, said in ((1, "1 image on one thread"), (None, "images on one thread")):
         table = program.explain(batch)
-        assert [row.name for row in table.rows] == ["in PyTorch"]
+        assert [row.name for row in table.rows] == ["in PyTorch", "between the parts"]
         assert table.seconds > 0
         assert f"{table.images} {said.removeprefix('1 ')}: " in str(table)
         assert (table.images == 1) == (batch == 1)
-        assert "100.0 %" in str(table)
+        assert table.rows[0].seconds > 0
     table = compile(network(), torch.zeros(1, 3, 6, 6), threads=1).explain()
-    assert [row.name for row in table.rows] == ["in PyTorch", "1", "input and output", "in PyTorch"]
-    assert table.rows[-1].kind == "aten.group_norm (2) and 1 more"
-    assert all(row.seconds > 0 for row in table.rows)
+    assert [row.name for row in table.rows] == [
+        "in PyTorch",
+        "1",
+        "input and output",
+        "call",
+        "in PyTorch",
+        "between the parts",
+    ]
+    assert table.rows[-2].kind == "aten.group_norm (2) and 1 more"
+    assert all(row.seconds > 0 for row in table.rows if row.kind != "dispatch")
+    assert table.seconds == sum(row.seconds for row in table.rows)
 
 
 class Sums(nn.Module):
@@ -135,7 +145,14 @@ class Sums(nn.Module):
 def test_parts_without_weights_stay_in_pytorch() -> None:
     model = Sums().eval()
     program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
-    assert [row.name for row in program.explain().rows] == ["in PyTorch", "layer", "input and output", "in PyTorch"]
+    assert [row.name for row in program.explain().rows] == [
+        "in PyTorch",
+        "layer",
+        "input and output",
+        "call",
+        "in PyTorch",
+        "between the parts",
+    ]
     x = torch.randn(5, 3, 6, 6)
     with torch.inference_mode():
         torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-5)
@@ -167,3 +184,27 @@ def test_branches_run_in_pytorch() -> None:
         parameter.data.zero_()
     for x, wanted in zip(inputs, expected, strict=True):
         torch.testing.assert_close(program(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_each_operation_outside_is_listed_once() -> None:
+    layers = [(nn.Conv2d(3, 3, 1), nn.GroupNorm(1, 3), nn.Softmax(1)) for _ in range(5)]
+    model = nn.Sequential(*(layer for three in layers for layer in three))
+    program = compile(model.eval(), torch.zeros(1, 3, 6, 6), threads=1)
+    assert isinstance(program, MixedProgram)
+    said = ("aten.group_norm (5 times, first in 1)", "aten.softmax.int (5 times, first in 2)")
+    assert program.outside == said
+    with pytest.raises(ValueError, match=r"needs PyTorch for aten.group_norm \(5 times, first in 1\), aten.softmax"):
+        program.save("model.rvsm")
+    program.guard = Guard(model, single=True, batches=True)
+    table = program.explain()
+    assert table.outside == said
+    assert str(table).count("in PyTorch: ") == 2
+    assert "in PyTorch: the whole network (" in str(table)
+
+
+def test_a_part_that_takes_a_while_between_is_in_the_sum() -> None:
+    """The rows add up to a call of the parts, which is what a guard compares with PyTorch."""
+    table = Explanation((Row("a", "linear", (), None, "", 2.0),), 1).whole(5.0, "call")
+    assert [row.seconds for row in table.rows] == [2.0, 3.0]
+    assert "call   dispatch" in str(table)
+    assert table.whole(4.0, "more").rows[-1].seconds == 0.0

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from rvsm.lowering import compile
+from rvsm.lowering import compile, removed_channels
 from rvsm.lowering.prune import apply
 from rvsm.runtime import Program
 from rvsm.runtime.activations import ACTIVATIONS, Activation
@@ -142,3 +142,14 @@ def test_linear_layers_too() -> None:
 def test_every_activation_can_be_applied_to_constants(name: str) -> None:
     values = np.array([-1.0, 0.0, 2.0], dtype=np.float32)
     assert apply(Activation(name, 0.0, 1.0), values).shape == (3,)
+
+
+def test_the_channels_that_go_are_counted_by_the_code_that_removes_them() -> None:
+    """Zero filters, constants that move into a bias, and channels that nobody reads: more than have a norm of zero."""
+    model = two_layers(bias=2.0, padding=0)
+    last = model[2]
+    assert isinstance(last, nn.Conv2d)
+    last.weight.data[:, 0] = 0
+    left = sum(check(model, 3, 7, 7).values())
+    assert removed_channels(model, torch.zeros(1, 3, 7, 7)) == (4, 13)
+    assert left == 13 - 4

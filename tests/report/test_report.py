@@ -10,6 +10,8 @@ import pytest
 
 from rvsm.records import Run
 from rvsm.report import report
+from rvsm.report.configurations import configurations
+from rvsm.report.pictures import channels
 
 ALL = ["dense", "l0", "l0-80", "l0-80-s1", "admm"]
 
@@ -204,3 +206,21 @@ def test_a_browser_shows_a_run_with_a_long_name(
     assert seen.console == ""
     assert seen.needed <= seen.width
     assert all(seen.visible)
+
+
+def told(run: Run, **result: Any) -> str:
+    found = run.result()
+    assert found is not None
+    norms = {"w": {"a": [1.0, 2.0]}, "u": {"a": [1.0, 2.0]}}
+    (run.folder / "result.json").write_text(json.dumps(found | {"channel_norms": norms} | result))
+    picture = channels(configurations([run])[0])
+    assert picture is not None
+    return picture.caption
+
+
+def test_channels_are_those_that_the_compiler_removes(copy: Callable[..., Run]) -> None:
+    run = copy("l0-80")
+    assert "14 of 32 channels are left out of a packed network" in told(run, channels={"removed": 14, "total": 32})
+    assert "No channel of any network can be left out as a whole." in told(run, channels={"removed": 0, "total": 32})
+    for unknown in (None, {}, {"removed": -1, "total": "x"}):  # results of before, or damaged ones
+        assert "No network has a channel that is zero." in told(run, channels=unknown)

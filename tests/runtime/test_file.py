@@ -5,6 +5,7 @@ import random
 import struct
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -203,4 +204,21 @@ def test_description(saved: bytes, tmp_path: Path) -> None:
     assert description.weights == sum(np.prod(layer.weights) for layer in description.layers)
     text = str(description)
     assert "takes 3×8×8, gives 10; 7 operations" in text
-    assert "times smaller than dense float32" in text
+    assert "times smaller than its layers as dense float32" in text
+
+
+def test_names_in_a_file_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> None:
+    """A name may have sequences that move the cursor; whoever reads a description must see what is there."""
+    plan, path = network(), tmp_path / "model.rvsm"
+    named = tuple(replace(operation, name="\x1b[2J\x1b]0;owned\x07é") for operation in plan.operations)
+    Program(Plan(plan.inputs, named, plan.outputs, plan.weights, plan.biases), threads=1).save(path)
+    for text in (str(rvsm.runtime.describe(path)), str(rvsm.runtime.load(path, threads=1).explain())):
+        assert "\x1b" not in text
+        assert "\\x1b[2J\\x1b]0;owned\\x07é" in text
+
+    def strange(metadata: dict[str, str], tensors: dict[str, Any]) -> None:
+        graph = json.loads(metadata["rvsm"])
+        graph["operations"][0]["\x1b[2J"] = 1
+        metadata["rvsm"] = json.dumps(graph)
+
+    assert "\\x1b[2J" in refused(path, changed(path.read_bytes(), strange))

@@ -13,9 +13,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from rvsm.runtime.activations import ACTIVATIONS, Activation
-from rvsm.runtime.operations import AdaptivePooling, Concatenation, Flattening, Operation, Pointwise, Pooling
+from rvsm.runtime.operations import (
+    AdaptivePooling,
+    Concatenation,
+    Convolution,
+    Flattening,
+    Operation,
+    Pointwise,
+    Pooling,
+)
 from rvsm.runtime.plan import Output, Plan
 from rvsm.runtime.program import Program
+from rvsm.runtime.weights import Weights
 
 BATCHES = st.sampled_from([1, 3, 16, 21])
 SIZES = st.tuples(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))
@@ -185,3 +194,19 @@ def test_numpy_in_numpy_out_and_torch_in_torch_out() -> None:
         program(np.zeros((1, 2, 3, 3)), np.zeros((1, 2, 3, 3)))
     with pytest.raises(TypeError, match="must hold numbers"):
         program(np.full((1, 2, 3, 3), "a"))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_numbers_that_meet_only_zeros_vanish_in_the_sparse_kernel(bad: float) -> None:
+    """As docs/runtime.md says: the sparse kernel does not multiply by zero; PyTorch does, and gives NaN."""
+    weights = np.array([[0.0, 2.0], [1.0, 0.0]], dtype=np.float32)
+    operation = Convolution(name="layer", source=0, channels=2, kernel=(1, 1))
+    stored, bias = Weights.of(weights[:, :, None, None]), np.zeros(2, dtype=np.float32)
+    plan = Plan(((2, 1, 1),), (operation,), (Output(1, "c"),), {0: stored}, {0: bias}, ("c",))
+    for count in (1, 16):
+        x = np.tile(np.array([bad, 3.0], dtype=np.float32), (count, 1))
+        sparse, dense = (Program(plan, threads=1, choose=choose)(x) for choose in ("sparse", "dense"))
+        assert (sparse[:, 0] == 6.0).all()
+        np.testing.assert_array_equal(sparse[:, 1], x[:, 0])
+        assert np.isnan(dense[:, 0]).all()
+        assert torch.isnan(functional.linear(torch.from_numpy(x), torch.from_numpy(weights)))[:, 0].all()

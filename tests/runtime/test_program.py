@@ -1,10 +1,13 @@
 """Programs in threads and processes: right answers at once, flat memory, no torch."""
 
+import copy
 import os
+import pickle
 import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ import pytest
 
 from rvsm.runtime import layout
 from rvsm.runtime.activations import RELU
+from rvsm.runtime.costs import Limit
 from rvsm.runtime.operations import Convolution, Pooling
 from rvsm.runtime.plan import Output, Plan
 from rvsm.runtime.program import Program
@@ -130,6 +134,43 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     assert done.stdout.strip() == "0"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_loads_while_threads_of_its_parent_are_loading() -> None:
+    code = """
+import itertools, os, signal, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from test_program import plan, images
+from rvsm.runtime import jit
+from rvsm.runtime.program import Program
+common = Program(plan(seed=1), threads=1)
+
+def compiling():
+    for k in itertools.count():
+        jit.compile_kernels({f"none_{k}": lambda: f"define void @none_{k}() {{ ret void }}"})
+
+def loading():
+    for seed in itertools.count():
+        Program(plan(seed=seed), threads=1).prepare()
+
+for work in (compiling, loading, common.prepare):
+    threading.Thread(target=work, daemon=True).start()
+for _ in range(4):
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        jit.compile_kernels({"child": lambda: "define void @child() { ret void }"})
+        common(images(3))
+        Program(plan(seed=9), threads=1).prepare()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+os._exit(0)
+"""
+    folder = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["0"] * 4
+
+
 def test_loading_and_running_a_file_does_not_import_torch(tmp_path: Path) -> None:
     Program(plan(), threads=1).save(tmp_path / "model.rvsm")
     np.save(tmp_path / "x.npy", images(5))
@@ -144,6 +185,23 @@ print([name for name in sys.modules if name.split(".")[0] in ("torch", "scipy", 
     assert done.stdout.strip() == "[]"
     expected = Program(plan(), threads=1)(images(5))
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda program: pickle.loads(pickle.dumps(program))])
+def test_a_program_can_be_copied_and_pickled(copied: Callable[[Program], Program]) -> None:
+    program = Program(plan(), threads=2, choose="sparse", limit=Limit(seconds=7.0))
+    again = copied(program)
+    np.testing.assert_allclose(again(images(19)), program(images(19)), rtol=1e-5, atol=1e-5)
+    assert (again.threads, again._choose, again._limit) == (2, "sparse", Limit(seconds=7.0))
+    assert again.plan.describe() == program.plan.describe()
+
+
+def test_what_is_unpickled_is_checked_like_a_file() -> None:
+    restore, (data, *others) = Program(plan(), threads=1).__reduce__()
+    with pytest.raises(ValueError, match=r"the pickled program .*damaged"):
+        restore(data[:-1], *others)
+    with pytest.raises(ValueError, match=r"would need .* GiB of memory"):
+        restore(data, *others[:-1], Limit(memory=1000))
 
 
 def test_threads_and_choices_are_checked() -> None:
@@ -195,7 +253,7 @@ def test_the_explanation_is_a_table() -> None:
         table = program.explain(batch)
         text = str(table)
         assert count in text
-        assert [row.name for row in table.rows] == ["a", "b", "c", "d", "input and output"]
+        assert [row.name for row in table.rows] == ["a", "b", "c", "d", "input and output", "call"]
         assert "3×3 convolution + add" in text
         assert table.rows[0].sparsity == pytest.approx(0.8, abs=0.1)
         assert sum(row.seconds for row in table.rows) == table.seconds > 0

@@ -1,6 +1,7 @@
 """What the commands ``pack`` and ``bench`` do, with plain arguments."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,9 @@ def pack(source: str, out: Path, *, weights: Path | None = None, shape: Sequence
 
     model, example = model_of(source, weights=weights, shape=shape)
     compile(model, example).save(out)
-    return describe(out)
+    tensors = [*model.parameters(), *model.buffers()]
+    original = 4 * sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())
+    return replace(describe(out), original=original)
 
 
 def measure(

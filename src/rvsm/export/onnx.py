@@ -6,6 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ def to_onnx(
 
     The outputs of the file in ONNX Runtime are compared with the model's for batches of 1 and 3; if they differ by more
     than 1e-4 of the largest output, nothing is written and a ValueError is raised. With ``verify=False`` ONNX Runtime
-    is not needed, and None is returned.
+    is not needed, and None is returned. It needs the extra ``onnx``.
 
     Args:
         model: a module in eval mode, on the CPU, with its zeros where they are: they are written as they are.
@@ -37,6 +38,7 @@ def to_onnx(
     training = [name or "the model itself" for name, module in model.named_modules() if module.training]
     if training:
         raise ValueError(f"the model is in train mode ({training[0]}); call model.eval() first")
+    _check_extra("onnx", "onnxscript", *(["onnxruntime"] if verify else []))
     examples = example_tuple(example_input)
     with replacing(Path(path)) as temporary:
         _export(model, repeated(examples, max(2, len(examples[0]))), str(temporary))  # a batch of 1 would be fixed
@@ -44,6 +46,16 @@ def to_onnx(
         if found is not None and not found <= TOLERANCE:
             raise ValueError(f"the exported network differs by {found:.1e} in ONNX Runtime; it was not written")
     return found
+
+
+def _check_extra(*needed: str) -> None:
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise ImportError(
+            f"to_onnx needs {' and '.join(missing)}, which the extra 'onnx' has: pip install '.[onnx]' in the checkout,"
+            f" or pip install {' '.join(missing)}",
+            name=missing[0],
+        )
 
 
 def _export(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> None:

@@ -87,9 +87,30 @@ def _unusual(captured: Captured) -> list[str]:
 
 def lower(part: NativePart) -> Plan:
     """Return the plan of a part, simplified."""
-    simplify(part.draft)
-    remove_dead_channels(part.draft)
+    _shrink(part)
     return part.draft.plan()
+
+
+def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[int, int]:
+    """Return how many output channels ``compile`` leaves out of a network, and how many there are.
+
+    >>> import torch, rvsm.lowering
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2)).eval()
+    >>> _ = torch.nn.init.zeros_(model[2].weight[:, 1:].detach())
+    >>> rvsm.lowering.removed_channels(model, torch.zeros(1, 3))
+    (3, 6)
+    """
+    parts = divide(capture(model, _checked(model, example_input)))
+    counts = [_shrink(part) for part in parts if isinstance(part, NativePart)]
+    return sum(removed for removed, _ in counts), sum(total for _, total in counts)
+
+
+def _shrink(part: NativePart) -> tuple[int, int]:
+    """Simplify a part and remove its dead channels; return how many went, and how many there were."""
+    simplify(part.draft)
+    part.draft.drop_unused()
+    total = sum(node.shape[0] for node in part.draft.nodes if node.convolution is not None)
+    return remove_dead_channels(part.draft), total
 
 
 def _in_order(part: NativePart, captured: Captured) -> NativePart:

@@ -1,7 +1,7 @@
 """A program that needs PyTorch: for operations that the runtime does not have, or because it is faster there."""
 
 import os
-import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,9 +13,9 @@ from torch import Tensor, fx
 
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.guard import Guard
-from rvsm.lowering.parts import TorchPart
+from rvsm.lowering.parts import Outside, TorchPart
 from rvsm.runtime.arrays import batch_of
-from rvsm.runtime.explanation import Explanation, Row
+from rvsm.runtime.explanation import Explanation, Row, least_seconds
 from rvsm.runtime.jit import machine
 from rvsm.runtime.program import Program
 from rvsm.runtime.team import thread_count
@@ -23,6 +23,7 @@ from rvsm.threads import torch_threads
 from rvsm.trials import repeated
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
+Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
 class MixedProgram:
@@ -41,7 +42,7 @@ class MixedProgram:
         unusual: Sequence[str] = (),
     ) -> None:
         names = [name for step in steps if isinstance(step, TorchPart) for name in step.names]
-        self.outside = tuple(names or unusual)
+        self.outside = tuple(_counted(names) or unusual)
         self.threads = thread_count(threads)
         self.guard: Guard | None = None
         self._captured = replace(captured, tensors=_copies(captured, steps))
@@ -60,15 +61,18 @@ class MixedProgram:
                 sizes = ", ".join(["batch", *map(str, expected)])
                 raise ValueError(f"the input must have the shape ({sizes}) but has {tuple(x.shape)}")
         count = batch_of(tensors)
-        run = self.guard.run if self.guard is not None and self.guard.takes(count) else self._run
-        with torch.inference_mode(), torch_threads(self.threads):
-            if captured.any_batch:
-                results = run(tensors)
-            else:
-                single = [run([x[k : k + 1] for x in tensors]) for k in range(count)]
-                results = [torch.cat(parts) for parts in zip(*single, strict=True)]
+        taken = self.guard is not None and self.guard.takes(count)
+        results = self._answered(tensors, self.guard.run if self.guard is not None and taken else self._run)
         given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
         return tuple(given) if captured.several else given[0]
+
+    def _answered(self, tensors: Sequence[Tensor], run: Run, *, threads: int | None = None) -> list[Tensor]:
+        """Return the results of all images, at once or one by one."""
+        with torch.inference_mode(), torch_threads(threads or self.threads):
+            if self._captured.any_batch:
+                return run(tensors)
+            single = [run([x[k : k + 1] for x in tensors]) for k in range(len(tensors[0]))]
+            return [torch.cat(parts) for parts in zip(*single, strict=True)]
 
     def explain(self, batch: int | None = None) -> Explanation:
         """Return a table of native layers and parts in PyTorch, with what runs there: operations, or all of it."""
@@ -79,13 +83,16 @@ class MixedProgram:
         values, rows = self._given(inputs), list[Row]()
         with torch.inference_mode(), torch_threads(1):
             for step in self._steps:
-                seconds = _least_seconds(partial(_perform, step, values))
+                seconds = least_seconds(partial(_perform, step, values, alone=True))
                 rows += [_row(step, seconds)] if isinstance(step, TorchPart) else tables[step[0]].rows
-            if self.guard is None or not self.guard.takes(images):
-                return Explanation(tuple(rows), images, self.outside)
-            whole = 1e3 * _least_seconds(partial(self.guard.run, inputs))
-        reason = f"the whole network ({whole:.2f} ms), which was faster there than in the parts above"
-        return Explanation(tuple(rows), images, (reason,))
+        parts = Explanation(tuple(rows), images, self.outside)
+        alone = partial(self._run, alone=True)
+        table = parts.whole(least_seconds(partial(self._answered, inputs, alone, threads=1)), "between the parts")
+        if self.guard is None or not self.guard.takes(images):
+            return table
+        whole = 1e3 * least_seconds(partial(self._answered, inputs, self.guard.run, threads=1))
+        note = f"in PyTorch: the whole network ({whole:.2f} ms), which was faster there than in the parts above"
+        return replace(table, note=note)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network into one file, if all of it is native: a file has operations of the runtime only."""
@@ -99,10 +106,10 @@ class MixedProgram:
         step = self._steps[0] if len(self._steps) == 1 and not self.outside else None
         return None if step is None or isinstance(step, TorchPart) else step[0]
 
-    def _run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def _run(self, inputs: Sequence[Tensor], *, alone: bool = False) -> list[Tensor]:
         values = self._given(inputs)
         for step in self._steps:
-            _perform(step, values)
+            _perform(step, values, alone=alone)
         return [values[node] for node in self._captured.outputs]
 
     def _given(self, inputs: Sequence[Tensor]) -> dict[fx.Node, Any]:
@@ -110,8 +117,8 @@ class MixedProgram:
         return {**self._captured.tensors, **dict(zip(self._captured.inputs, inputs, strict=True))}
 
 
-def _perform(step: Step, values: dict[fx.Node, Any]) -> None:
-    """Add what a step makes to the values."""
+def _perform(step: Step, values: dict[fx.Node, Any], *, alone: bool) -> None:
+    """Add what a step makes to the values; ``alone`` on this thread only."""
     if isinstance(step, TorchPart):
         for node in step.nodes:
             arguments, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
@@ -119,23 +126,31 @@ def _perform(step: Step, values: dict[fx.Node, Any]) -> None:
             values[node] = function(*arguments, **options)
     else:
         program, sources, targets = step
-        results = program(*(values[source] for source in sources))
+        results = program.run([values[source] for source in sources], alone=alone)
         values.update(zip(targets, results if len(targets) > 1 else (results,), strict=True))
 
 
 def _row(part: TorchPart, seconds: float) -> Row:
     """Return the row of operations in PyTorch, of which the first is named."""
-    first, *others = part.names or ["sizes"]
+    first, *others = [f"{name} ({module})" for name, module in part.names] or ["sizes"]
     return Row("in PyTorch", f"{first} and {len(others)} more" if others else first, (), None, "", seconds)
 
 
-def _least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+def _counted(operations: Sequence[Outside]) -> list[str]:
+    """Return each operation once, with the module that it stands in, or with its number and the first of them.
+
+    >>> _counted([("aten.tanh", "a"), ("aten.erf", "b"), ("aten.tanh", "c")])
+    ['aten.tanh (2 times, first in a)', 'aten.erf (b)']
+    """
+    first: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for name, module in operations:
+        first.setdefault(name, module)
+        counts[name] += 1
+    return [
+        f"{name} ({module})" if counts[name] == 1 else f"{name} ({counts[name]} times, first in {module})"
+        for name, module in first.items()
+    ]
 
 
 def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:

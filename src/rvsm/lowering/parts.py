@@ -13,6 +13,8 @@ from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.translate import translate, value_shape
 from rvsm.runtime.forms import channels_last
 
+Outside = tuple[str, str]  # the name of an operation in PyTorch, and the module that it stands in
+
 
 @dataclass(eq=False)
 class NativePart:
@@ -30,10 +32,10 @@ class TorchPart:
     nodes: list[fx.Node] = field(default_factory=list)
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> list[Outside]:
         """What the operations are called, with the module they belong to; sizes and picks are not worth a word."""
         worth = [n for n in self.nodes if n.target is not operator.getitem and "sym_size" not in str(n.target)]
-        return [f"{str(node.target).removesuffix('.default')} ({module_name(node)})" for node in worth]
+        return [(str(node.target).removesuffix(".default"), module_name(node)) for node in worth]
 
 
 Part = NativePart | TorchPart

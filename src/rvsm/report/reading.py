@@ -65,6 +65,8 @@ class Outcome:
     speedup: float | None = None
     batch: int | None = None
     threads: int | None = None
+    removed: int | None = None  # channels that the runtime leaves out, of so many; older results do not say
+    channels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,8 @@ def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
         speedup=number(runtime, "speedup", low=0.0),
         batch=count(runtime, "batch"),
         threads=count(runtime, "threads"),
+        removed=count(result, "channels", "removed"),
+        channels=count(result, "channels", "total"),
     )
 
 

@@ -8,20 +8,27 @@
 import os
 from pathlib import Path
 
+from rvsm.runtime.costs import Limit
 from rvsm.runtime.description import describe
+from rvsm.runtime.layout import TooLargeError
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.program import Program
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Program:
+def load(path: str | os.PathLike[str], *, threads: int | None = None, limit: Limit | None = None) -> Program:
     """Read a network that ``Program.save`` has written, and compile it for this CPU.
 
     ``threads`` is ``OMP_NUM_THREADS`` if that is set, else all cores that the process may use. A file that is damaged
-    or not of rvsm is a ValueError.
+    or not of rvsm is a ValueError, and so is one whose network would take more memory or time than ``limit`` allows:
+    8 GiB, and about a minute for one operation, if nothing is given.
     """
     from rvsm.runtime.file import read
 
-    return Program(read(Path(path)), threads=threads).prepare()
+    plan = read(Path(path))
+    try:
+        return Program(plan, threads=threads, limit=limit).prepare()
+    except TooLargeError as error:
+        raise TooLargeError(f"{path} is too large: {error}") from None
 
 
-__all__ = ["Plan", "Program", "describe", "load"]
+__all__ = ["Limit", "Plan", "Program", "describe", "load"]

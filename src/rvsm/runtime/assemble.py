@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime import convolve, jit, layout, steps
 from rvsm.runtime.choice import Chooser
+from rvsm.runtime.costs import Limit, check, costs, work
 from rvsm.runtime.forms import channels_last
 from rvsm.runtime.kernels import frame, player
 from rvsm.runtime.kernels.denormals import mode
@@ -25,6 +26,7 @@ from rvsm.runtime.operations import (
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.steps import Step
 
+MAX_KERNELS = 500  # each takes some milliseconds to compile, and a network has a few dozen
 SLACK = 4096  # floats after the last buffer: vectors may be read, never written, beyond the end of a map
 
 
@@ -38,12 +40,23 @@ class Native:
     steps: list[Step]
     choices: dict[int, str] = field(default_factory=dict)
     work: float = 0.0  # a rough guess of the seconds that one chunk takes
+    memory: int = 0  # bytes that it keeps, with those of a call
 
 
-def assemble(plan: Plan, *, images: bool, threads: int, chooser: Chooser) -> Native:
-    """Return the program that works on vectors of images, or on one image at a time."""
+def assemble(
+    plan: Plan, *, images: bool, threads: int, chooser: Chooser, limit: Limit | None = None, taken: int = 0
+) -> Native:
+    """Return the program that works on vectors of images, or on one image at a time.
+
+    What would exceed the ``limit``, of which ``taken`` bytes are gone, is refused before anything is built.
+    """
     machine = jit.machine()
-    assembler = _Assembler(plan, machine.lanes if images else 1, machine, threads, chooser)
+    unit = machine.lanes if images else 1
+    found = costs(plan, unit, machine)
+    check(plan, found, limit or Limit(), unit=unit, activations=0, taken=taken)
+    assembler = _Assembler(plan, unit, machine, threads, chooser)
+    size = -(-(assembler.arena.size + 4 * SLACK) // 4096) * 4096
+    memory = check(plan, found, limit or Limit(), unit=unit, activations=size, taken=taken)
     made = assembler.run()
     addresses = jit.compile_kernels({step.kernel: step.write for step in made})
     table = np.zeros((len(made), frame.SLOTS), dtype=np.int64)
@@ -52,16 +65,13 @@ def assemble(plan: Plan, *, images: bool, threads: int, chooser: Chooser) -> Nat
         for slot, value in step.arguments.items():
             address = value if isinstance(value, int) else value.ctypes.data
             row[frame.HEAD + step.slots.index(slot)] = address
-    size = assembler.arena.size + 4 * SLACK
-    return Native(assembler.unit, -(-size // 4096) * 4096, table, made, assembler.choices, _work(made))
-
-
-def _work(made: list[Step]) -> float:
-    """Guess the seconds of a chunk: about a nanosecond for each number in a stream, at each tile."""
-    return 1e-9 * sum(np.size(step.arguments["stream"]) * step.tiles for step in made if "stream" in step.arguments)
+    seconds = work(plan, found, unit=unit, activations=size)
+    return Native(unit, size, table, made, assembler.choices, seconds, memory)
 
 
 class _Assembler:
+    """Places first, of all values and copies; then the steps, which are much larger and take much longer to make."""
+
     def __init__(self, plan: Plan, unit: int, machine: jit.Machine, threads: int, chooser: Chooser) -> None:
         self.plan = plan
         self.unit = unit
@@ -72,24 +82,44 @@ class _Assembler:
         self.choices: dict[int, str] = {}
         self.geometries = layout.geometries(plan, unit)
         self.buffers: dict[int, Buffer] = {}
+        self.sites: dict[int, tuple[convolve.Site, convolve.Taps]] = {}
+        self._place()
 
-    def run(self) -> list[Step]:
-        plan = self.plan
-        uses = layout.last_uses(plan)
-        result: list[Step] = []
+    def _place(self) -> None:
+        """Find a place for each value, and for the copies that convolutions make of their input."""
+        plan, uses = self.plan, layout.last_uses(self.plan)
         for value in range(len(plan.inputs)):
             self._allocate(value)
-            last = channels_last(plan.forms[value])
-            result.append(steps.border(self.machine, self.unit, value, self.buffers[value], last=last, entering=True))
         for k, operation in enumerate(plan.operations):
             self._allocate(plan.value_of(k))
+            if isinstance(operation, Convolution):
+                x, *residual = (self.buffers[value] for value in operation.sources())
+                y = self.buffers[plan.value_of(k)]
+                site = convolve.Site(self.machine, operation, x, y, residual[0] if residual else None, self.threads)
+                taps = convolve.taps(site, self.arena)
+                self.sites[k] = site, taps
+                if taps.lent is not None:
+                    self.arena.give_back([taps.lent])
+            done = {value for value in (*operation.sources(), plan.value_of(k)) if uses[value] == k}
+            self.arena.give_back(self.buffers[value].place for value in done)
+
+    def run(self) -> list[Step]:
+        """Return the steps."""
+        plan = self.plan
+        result: list[Step] = []
+        for value in range(len(plan.inputs)):
+            last = channels_last(plan.forms[value])
+            result.append(steps.border(self.machine, self.unit, value, self.buffers[value], last=last, entering=True))
+        kernels: set[str] = set()
+        for k, operation in enumerate(plan.operations):
             made = self._steps(k, operation)
             for step in made:
                 step.operation = k
             made[-1].meet = True
             result += made
-            done = {value for value in (*operation.sources(), plan.value_of(k)) if uses[value] == k}
-            self.arena.give_back(self.buffers[value].place for value in done)
+            kernels |= {step.kernel for step in made}
+            if len(kernels) > MAX_KERNELS:
+                raise layout.TooLargeError(f"the network needs more than {MAX_KERNELS} different kernels")
         for index, output in enumerate(plan.outputs):
             last, buffer = channels_last(output.form), self.buffers[output.value]
             result.append(steps.border(self.machine, self.unit, index, buffer, last=last, entering=False))
@@ -107,7 +137,7 @@ class _Assembler:
         sources = [self.buffers[value] for value in operation.sources()]
         match operation:
             case Convolution():
-                return self._convolution(k, operation, sources, y)
+                return self._convolution(k)
             case Pooling() | AdaptivePooling():
                 return [steps.pool(self.machine, operation, sources[0], y)]
             case Pointwise():
@@ -119,17 +149,13 @@ class _Assembler:
                 return [steps.flattening(self.machine, sources[0], y)]
         raise TypeError(f"no steps are known for a {operation.kind}")
 
-    def _convolution(self, k: int, operation: Convolution, sources: list[Buffer], y: Buffer) -> list[Step]:
-        residual = sources[1] if operation.residual is not None else None
-        site = convolve.Site(self.machine, operation, sources[0], y, residual, self.threads)
-        where = convolve.taps(site, self.arena)
+    def _convolution(self, k: int) -> list[Step]:
+        site, taps = self.sites[k]
         weights, bias = self.plan.weights[k].dense(), self.plan.biases[k]
-        dense = self.chooser.dense(site, where, weights, bias, arena_bytes=self.arena.size + 4 * SLACK)
-        made = convolve.steps(site, where, weights, bias, dense=dense)
-        if where.lent is not None:
-            self.arena.give_back([where.lent])
+        dense = self.chooser.dense(site, taps, weights, bias, arena_bytes=self.arena.size + 4 * SLACK)
+        made = convolve.steps(site, taps, weights, bias, dense=dense)
         self.choices[k] = "dense" if dense else "sparse"
-        return [*convolve.copies(site, where, made), *made]
+        return [*convolve.copies(site, taps, made), *made]
 
 
 def aligned(size: int) -> NDArray[np.uint8]:

@@ -15,6 +15,8 @@ from rvsm.runtime.steps import Step
 REPEATS = 3
 SPARSE_BELOW = 0.1  # densities at which there is nothing to ask
 DENSE_ABOVE = 0.9
+LONG = 0.25  # seconds: a sample that takes longer, with kernels as large as an image, is not run, and …
+DENSE_UNTRIED = 0.5  # … its density decides
 
 
 class Chooser:
@@ -36,8 +38,15 @@ class Chooser:
         seconds = {}
         for dense in (False, True):
             made = convolve.steps(site, taps, weights, bias, dense=dense, sample=True)
+            if _work(made) > LONG:
+                return bool(density > DENSE_UNTRIED)
             seconds[dense] = sum(_time(step, arena) for step in made) / sum(step.outputs for step in made)
         return seconds[True] < seconds[False]
+
+
+def _work(made: list[Step]) -> float:
+    """Guess the seconds of steps: about a nanosecond for each number in a stream, at each tile."""
+    return 1e-9 * sum(np.size(step.arguments["stream"]) * step.tiles for step in made)
 
 
 def _time(step: Step, arena: NDArray[np.uint8]) -> float:

@@ -1,7 +1,7 @@
 """The steps of a convolution: where its taps are in memory, how its output is cut into tiles, which blocks it has."""
 
-from dataclasses import dataclass
-from math import inf, prod
+from dataclasses import dataclass, field
+from math import gcd, inf, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,10 @@ RECORDS = 8  # a pass shorter than this for one channel costs more than it saves
 FAR = 3 << 20  # bytes of a map that does not stay in the second-level caches; blocks, which compute faster, feel half
 OWN = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT = 4  # positions of a row, below which every tap gets a copy of the input
+SOME = 1 << 22  # positions whose masks are made at a time
 MAX_OFFSET = (1 << 31) - 1
+
+Band = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,7 @@ class Taps:
     row: int
     step: int
     lent: int | None = None
-    phases: tuple[tuple[int, int], ...] = ()
+    phases: Integers = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
     phase_bytes: int = 0
     own: int = 0
     reach: int = 0
@@ -59,16 +62,24 @@ class Site:
 def taps(site: Site, arena: Arena) -> Taps:
     """Return where the taps are; for single images mostly in copies, which ``copies`` makes."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
-    down = np.arange(o.kernel[0])[:, None] * o.dilation[0]
-    right = np.arange(o.kernel[1])[None, :] * o.dilation[1]
-    plain = o.padding == (0, 0) and (
-        (o.stride == (1, 1) and o.kernel[1] == 1) or (y.height, y.width) == (1, 1)  # neighbours are neighbours
-    )
-    if x.unit > 1 or plain:
-        offsets = (down * x.row + right * 4 * x.unit).reshape(-1)
+    down = np.arange(o.kernel[0], dtype=np.int64) * o.dilation[0]
+    right = np.arange(o.kernel[1], dtype=np.int64) * o.dilation[1]
+    if x.unit > 1 or in_place(o, (y.height, y.width)):
+        offsets = np.add.outer(down * x.row, right * 4 * x.unit).reshape(-1)
         place = site.x.at(-o.padding[0], -o.padding[1])
         return Taps(place, x.plane, offsets, x.row * o.stride[0], o.stride[1], reach=int(offsets[-1]) // 4)
     return _shifted(site, arena, down, right)
+
+
+def in_place(o: Convolution, output: tuple[int, int]) -> bool:
+    """Say whether the inputs of neighbouring outputs are neighbours in a map without a border, as vectors need them."""
+    return o.padding == (0, 0) and ((o.stride == (1, 1) and o.kernel[1] == 1) or output == (1, 1))
+
+
+def phase_count(o: Convolution, width: int) -> int:
+    """Return how many copies of a channel ``taps`` will need, for an output of this width."""
+    rows = o.kernel[0] if width <= SHORT else min(o.kernel[0], o.stride[0] // gcd(o.dilation[0], o.stride[0]))
+    return rows * o.kernel[1]
 
 
 def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> Taps:
@@ -81,7 +92,8 @@ def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> Taps:
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     first = down if y.width <= SHORT else down % o.stride[0]
     later = (down - first) // o.stride[0]
-    phases = tuple(sorted({(int(dy), int(dx)) for dy in first.flat for dx in right.flat}))
+    tops, rank = np.unique(first, return_inverse=True)
+    phases = np.stack([np.repeat(tops, len(right)), np.tile(right, len(tops))], axis=1)
     reach = int(later.max()) * y.width
     size = -(-4 * (y.height * y.width + reach) // 64) * 64
     plane = size * len(phases)
@@ -89,14 +101,13 @@ def _shifted(site: Site, arena: Arena, down: Integers, right: Integers) -> Taps:
     amount = plane * site.x.channels
     own = amount if amount <= OWN else 0
     place = arena.lend(key, amount * (site.threads if own else 1))
-    index = [[phases.index((int(dy), int(dx))) for dx in right.flat] for dy in first.flat]
-    offsets = np.array(index, dtype=np.int64) * size + later * 4 * y.width
+    offsets = np.add.outer(rank * len(right) * size + later * 4 * y.width, np.arange(len(right)) * size)
     return Taps(place, plane, offsets.reshape(-1), 0, 1, place, phases, size, own, reach)
 
 
 def copies(site: Site, taps: Taps, made: list[Step]) -> list[Step]:
     """Return the steps that make the copies which the steps ``made`` of the convolution need; often none."""
-    if not taps.phases:
+    if not len(taps.phases):
         return []
     o, x, y = site.operation, site.x.geometry, site.y.geometry
     if o.stride == (1, 1) and x.width == y.width:
@@ -119,38 +130,53 @@ def _needed(made: list[Step], reach: int) -> Integers:
 
 def _whole_planes(site: Site, taps: Taps, spans: Integers) -> Step:
     """Return the copies of maps whose rows are as long as those of the output: a shift of everything."""
-    o, x, y = site.operation, site.x.geometry, site.y.geometry
-    line, column = np.divmod(np.arange(y.height * y.width + taps.reach), y.width)
-    down, right = np.array(taps.phases, dtype=np.int64).T - np.array(o.padding, dtype=np.int64)[:, None]
-    rows, columns = line + down[:, None], column + right[:, None]
-    inside = (rows >= 0) & (rows < x.height) & (columns >= 0) & (columns < x.width)
+    o, x = site.operation, site.x.geometry
+    down, right = (taps.phases - np.array(o.padding, dtype=np.int64)).T
     table = np.stack([4 * (down * x.width + right), np.arange(len(down)) * taps.phase_bytes], axis=1)
     return shift(
         site.machine, site.x.place, taps.place, channels=site.x.channels, planes=(x.plane, taps.plane), table=table,
-        inside=inside, own=taps.own, spans=spans,
+        masks=_masks(site, taps, down, right), own=taps.own, spans=spans,
     )  # fmt: skip
 
 
+def _masks(site: Site, taps: Taps, down: Integers, right: Integers) -> NDArray[np.uint8]:
+    """Return, for each copy, which of its positions lie inside of the map that is shifted ``down`` and ``right``.
+
+    A few copies at a time: as truths, all positions of all copies would take sixteen times as much memory.
+    """
+    x, y, lanes = site.x.geometry, site.y.geometry, site.machine.lanes
+    lines, columns = np.arange(y.height + taps.reach // y.width), np.arange(y.width)
+    vectors = -(-len(lines) * y.width // lanes)
+    result = np.empty((len(down), vectors, 2), dtype=np.uint8)
+    some = max(1, SOME // (vectors * lanes))
+    for k in range(0, len(down), some):
+        rows, places = lines + down[k : k + some, None], columns + right[k : k + some, None]
+        inside = ((rows >= 0) & (rows < x.height))[:, :, None] & ((places >= 0) & (places < x.width))[:, None, :]
+        padded = np.zeros((len(inside), vectors * lanes), dtype=np.bool_)
+        padded[:, : len(lines) * y.width] = inside.reshape(len(inside), -1)
+        result[k : k + some] = mask_bits(padded.reshape(-1, lanes)).reshape(len(inside), vectors, 2)
+    return result
+
+
 def _single_rows(site: Site, taps: Taps) -> list[Step]:
-    """Return the copies row by row, with a stride."""
+    """Return the copies row by row, with a stride; those whose rows have the same length are made by one step."""
     o, x, y = site.operation, site.x.geometry, site.y.geometry
+    phase, move = taps.phases.T
+    first = np.maximum(0, -(-(o.padding[1] - move) // o.stride[1]))
+    last = np.minimum(y.width, (x.width - 1 + o.padding[1] - move) // o.stride[1] + 1)
+    lines = np.arange(y.height + taps.reach // y.width, dtype=np.int64)
+    widths, starts = np.unique(np.sort(last - first), return_index=True)
+    alike = np.split(np.argsort(last - first, kind="stable"), starts[1:])
     made = []
-    for k, (phase, move) in enumerate(taps.phases):
-        first = max(0, -(-(o.padding[1] - move) // o.stride[1]))
-        last = min(y.width, (x.width - 1 + o.padding[1] - move) // o.stride[1] + 1)
-        lines = [
-            (
-                x.at(source, first * o.stride[1] + move - o.padding[1]),
-                k * taps.phase_bytes + 4 * (line * y.width + first),
-            )
-            for line in range(y.height + taps.reach // y.width)
-            if 0 <= (source := line * o.stride[0] + phase - o.padding[0]) < x.height
-        ]
-        if lines and first < last:
+    for width, copied in zip(widths.tolist(), alike, strict=True):
+        sources = lines * o.stride[0] + (phase[copied] - o.padding[0])[:, None]
+        here = x.down(sources) + x.right(first * o.stride[1] + move - o.padding[1])[copied, None]
+        there = (copied * taps.phase_bytes + 4 * first[copied])[:, None] + 4 * lines * y.width
+        table = np.stack([here, there], axis=2)[(sources >= 0) & (sources < x.height)]
+        if width > 0 and len(table):
             made.append(
                 copy(site.machine, site.x.place, taps.place, channels=site.x.channels, planes=(x.plane, taps.plane),
-                     table=np.array(lines, dtype=np.int64), width=last - first, step=o.stride[1], ragged=True,
-                     own=taps.own)
+                     table=table, width=width, step=o.stride[1], ragged=True, own=taps.own)
             )  # fmt: skip
     return made
 
@@ -262,11 +288,10 @@ def _tilings(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[
 def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[np.uint8]]]:
     """Cut the output into tiles of rows × columns; what is left at the right and below gets smaller tiles."""
     g, o = site.y.geometry, site.operation
-    limit = {1: 8, 2: 8, 4: 4} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
-    rows, columns = _tile(g.height, g.width, limit[block])
     result = []
-    for y0, y1, r in _bands(g.height, rows):
-        for x0, x1, c in _bands(g.width, columns):
+    down, right = bands(site.machine, (g.height, g.width), block)
+    for y0, y1, r in down:
+        for x0, x1, c in right:
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
             gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
@@ -274,6 +299,13 @@ def _images(site: Site, taps: Taps, block: int) -> list[tuple[Variant, NDArray[n
             variant = Variant(site.machine.lanes, r, c, block, taps.step, _activation(site), False, large)
             result.append((variant, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
+
+
+def bands(machine: Machine, size: tuple[int, int], block: int) -> tuple[list[Band], list[Band]]:
+    """Return how rows and columns of a map are cut into tiles: first, last and step, and what is left."""
+    limit = {1: 8, 2: 8, 4: 4} if machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
+    rows, columns = _tile(*size, limit[block])
+    return _bands(size[0], rows), _bands(size[1], columns)
 
 
 def _tile(height: int, width: int, limit: int) -> tuple[int, int]:
@@ -288,7 +320,7 @@ def _tile(height: int, width: int, limit: int) -> tuple[int, int]:
     return min(sizes, key=cost)
 
 
-def _bands(size: int, part: int) -> list[tuple[int, int, int]]:
+def _bands(size: int, part: int) -> list[Band]:
     whole = size // part * part
     return [band for band in ((0, whole, part), (whole, size, size - whole)) if band[0] < band[1]]
 

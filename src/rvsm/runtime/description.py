@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
+from rvsm.files import printable
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.operations import Shape
 
@@ -29,6 +30,7 @@ class Description:
     outputs: tuple[tuple[int, ...], ...]
     operations: int
     layers: tuple[Layer, ...]
+    original: int | None = None  # bytes of the network that it was made of, which a file does not say
 
     @property
     def weights(self) -> int:
@@ -41,24 +43,37 @@ class Description:
         return sum(layer.nonzero for layer in self.layers)
 
     def __str__(self) -> str:
-        dense = 4 * self.weights
+        if self.original is None:
+            size = f"{_ratio(4 * self.weights, self.size)} than its layers as dense float32"
+        else:
+            size = f"{_ratio(self.original, self.size)} than the original network, {self.original:,} bytes of float32"
         shapes = " and ".join("×".join(map(str, shape)) for shape in self.inputs)
         results = " and ".join("×".join(map(str, shape)) for shape in self.outputs)
         lines = [
-            f"{self.path}: {self.size:,} bytes; {dense / max(1, self.size):.1f} times smaller than dense float32",
+            f"{printable(self.path)}: {self.size:,} bytes; {size}",
             f"takes {shapes}, gives {results}; {self.operations} operations",
             f"{self.weights:,} weights, {self.nonzero:,} not zero"
             f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros)",
             "",
         ]
-        width = max([len(layer.name) for layer in self.layers], default=0)
-        for layer in self.layers:
+        names = [printable(layer.name) for layer in self.layers]
+        width = max(map(len, names), default=0)
+        for name, layer in zip(names, self.layers, strict=True):
             count = prod(layer.weights)
             zeros = 100 * (1 - layer.nonzero / max(1, count))
             shape = "×".join(map(str, layer.weights))
             output = "×".join(map(str, layer.output))
-            lines.append(f"{layer.name.ljust(width)}  {shape:>16}  {output:>12}  {layer.nonzero:>10,}  {zeros:6.2f} %")
+            lines.append(f"{name.ljust(width)}  {shape:>16}  {output:>12}  {layer.nonzero:>10,}  {zeros:6.2f} %")
         return "\n".join(lines)
+
+
+def _ratio(dense: int, size: int) -> str:
+    """Return how a file compares with what would be written without it.
+
+    >>> _ratio(3000, 1000), _ratio(1000, 1500)
+    ('3.0 times smaller', '1.5 times larger')
+    """
+    return f"{dense / max(1, size):.1f} times smaller" if dense >= size else f"{size / max(1, dense):.1f} times larger"
 
 
 def describe(path: str | os.PathLike[str]) -> Description:

@@ -1,11 +1,14 @@
 """What a program does and where its time goes, as a table."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.files import printable
 from rvsm.runtime.operations import Convolution, Operation
 from rvsm.runtime.performance import Stage
 from rvsm.runtime.plan import Plan, activation_name
@@ -25,16 +28,25 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A row for each layer and each part in PyTorch; ``print`` it. ``outside`` are the operations that run there."""
+    """A row for each layer and each part in PyTorch; ``print`` it. ``outside`` are the operations that run there.
+
+    The last row is what a call takes beyond the others, so that they add up to it. ``note`` is a sentence more.
+    """
 
     rows: tuple[Row, ...]
     images: int
     outside: tuple[str, ...] = ()
+    note: str = ""
 
     @property
     def seconds(self) -> float:
         """The time of all rows, on one thread."""
         return sum(row.seconds for row in self.rows)
+
+    def whole(self, seconds: float, name: str) -> "Explanation":
+        """Return the table of a call that takes so long, with a row for what is between the others."""
+        rest = Row(name, "dispatch", (), None, "", max(0.0, seconds - self.seconds))
+        return replace(self, rows=(*self.rows, rest))
 
     def __str__(self) -> str:
         head = ("layer", "operation", "output", "zeros", "kernel", "µs", "share")
@@ -43,7 +55,7 @@ class Explanation:
             zeros = "" if row.sparsity is None else f"{100 * row.sparsity:.1f} %"
             shape = "×".join(map(str, row.shape))
             share = f"{100 * row.seconds / max(self.seconds, 1e-12):.1f} %"
-            lines.append((row.name, row.kind, shape, zeros, row.kernel, f"{1e6 * row.seconds:.0f}", share))
+            lines.append((printable(row.name), row.kind, shape, zeros, row.kernel, f"{1e6 * row.seconds:.0f}", share))
         widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
         left = (True, True, True, False, True, False, False)
         text = [
@@ -53,6 +65,8 @@ class Explanation:
         total = f"{self.images} image{'s' * (self.images > 1)} on one thread: {1e3 * self.seconds:.2f} ms"
         if self.outside:
             total += f"\nin PyTorch: {', '.join(self.outside)}"
+        if self.note:
+            total += f"\n{self.note}"
         return "\n".join([*(line.rstrip() for line in text), total])
 
 
@@ -62,9 +76,12 @@ def explain_stage(
     """Return the table of a native program, timed with these arrays."""
     seconds = stage.times(inputs, outputs)
     steps = stage.native.steps
+    places: dict[int, list[int]] = defaultdict(list)
+    for i, step in enumerate(steps):
+        places[step.operation].append(i)
     rows = []
     for k, operation in enumerate(plan.operations):
-        mine = [i for i, step in enumerate(steps) if step.operation == k]
+        mine = places[k]
         notes = [steps[i].note for i in mine if steps[i].note]
         rows.append(
             Row(
@@ -76,9 +93,19 @@ def explain_stage(
                 sum(seconds[i] for i in mine),
             )
         )
-    ends = sum(second for second, step in zip(seconds, steps, strict=True) if step.operation < 0)
+    ends = sum(seconds[i] for i in places[-1])
     rows.append(Row("input and output", "layout", (), None, "", ends))
     return Explanation(tuple(rows), stage.native.images)
+
+
+def least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
+    """Return the least time that something takes, of several; what takes long is done once."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < 1.0:
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return min(times)
 
 
 def _kind(operation: Operation) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from rvsm.files import replacing
+from rvsm.files import printable, replacing
 from rvsm.runtime.forms import MAP
 from rvsm.runtime.operations import Convolution, whole
 from rvsm.runtime.plan import Plan
@@ -22,6 +22,19 @@ MAX_GRAPH = 16 << 20  # bytes of JSON
 
 def write(plan: Plan, path: Path) -> None:
     """Write a plan; the file appears whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(encode(plan))
+
+
+def read(path: Path) -> Plan:
+    """Read a plan and check everything; raise ValueError if it is not one."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    return decode(path.read_bytes(), str(path))
+
+
+def encode(plan: Plan) -> bytes:
+    """Return what a file of the plan has in it."""
     from safetensors.numpy import save
 
     tensors: dict[str, NDArray[Any]] = {}
@@ -31,29 +44,23 @@ def write(plan: Plan, path: Path) -> None:
         tensors[f"{k}.bias"] = plan.biases[k]
     # One entry of metadata: several would be written in any order, and equal networks in different files.
     graph = json.dumps({"version": VERSION, **plan.describe()}, separators=(",", ":"), ensure_ascii=False)
-    with replacing(path) as temporary:
-        temporary.write_bytes(save(tensors, {"rvsm": graph}))
+    return save(tensors, {"rvsm": graph})
 
 
-def read(path: Path) -> Plan:
-    """Read a plan and check everything; raise ValueError if it is not one."""
-    from safetensors import SafetensorError, safe_open
+def decode(data: bytes, name: str) -> Plan:
+    """Return the plan in a file's bytes; what is wrong with them is a ValueError with the file's ``name``."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
 
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            metadata = file.metadata() or {}
-            graph = _graph(metadata)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    except (SafetensorError, UnicodeDecodeError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a file of rvsm, or it is damaged: {error}") from None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        tensors = load(data)  # checks the container
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    except (SafetensorError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{name} is not a file of rvsm, or it is damaged: {printable(str(error))}") from None
     try:
-        return _plan(graph, tensors)
+        return _plan(_graph(header.get("__metadata__", {})), tensors)
     except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+        raise ValueError(f"{name} cannot be read: {printable(str(error))}") from None
 
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:

@@ -1,12 +1,14 @@
 """From LLVM text to addresses of machine code for this CPU; each text is compiled once in a process."""
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from rvsm.runtime.ir import PREFETCH, declarations
+from rvsm.runtime.locks import Fence
+
+TOGETHER = 32  # kernels that are compiled at once
 
 
 @dataclass(frozen=True)
@@ -46,15 +48,13 @@ class _Compiler:
         empty = llvm.parse_assembly("")
         empty.triple = llvm.get_process_triple()
         self._engine = llvm.create_mcjit_compiler(empty, self._target)
-        self._lock = threading.Lock()
         self._addresses: dict[str, int] = {}
 
     def addresses(self, writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
-        with self._lock:
-            missing = {name: write() for name, write in writers.items() if name not in self._addresses}
-            if missing:
-                self._compile(missing)
-            return {name: self._addresses[name] for name in writers}
+        missing = [name for name in writers if name not in self._addresses]
+        for k in range(0, len(missing), TOGETHER):  # an interrupt is raised between
+            self._compile({name: writers[name]() for name in missing[k : k + TOGETHER]})
+        return {name: self._addresses[name] for name in writers}
 
     def _compile(self, texts: dict[str, str]) -> None:
         llvm = self._llvm
@@ -71,6 +71,9 @@ class _Compiler:
             self._addresses[name] = self._engine.get_function_address(name)
 
 
+_fence = Fence()  # LLVM is not to be forked in the middle of its work
+
+
 @cache
 def _compiler() -> _Compiler:
     return _Compiler()
@@ -78,7 +81,8 @@ def _compiler() -> _Compiler:
 
 def machine() -> Machine:
     """Return what the kernels must know of this CPU."""
-    return _compiler().machine
+    with _fence:
+        return _compiler().machine
 
 
 def compile_kernels(writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
@@ -86,4 +90,5 @@ def compile_kernels(writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
 
     Those that this process has compiled before are not compiled again.
     """
-    return _compiler().addresses(writers)
+    with _fence:
+        return _compiler().addresses(writers)

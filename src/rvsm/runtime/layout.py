@@ -6,6 +6,7 @@ are added lie alike. For one image vectors run over neighbouring positions, and 
 copies of their input, shifted by their taps, where the border is.
 """
 
+from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ Index = TypeVar("Index", int, NDArray[np.int64])
 
 
 class TooLargeError(ValueError):
-    """The activations of a network take more memory than a program may have."""
+    """A network takes more memory or time than a program may have."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,15 @@ class Geometry:
 
     def at(self, y: Index, x: Index) -> Index:
         """Return the place of a position in its plane, in bytes; the border begins at (−pad_y, −pad_x)."""
-        return (y + self.pad_y) * self.row + 4 * self.unit * (x + self.pad_x)
+        return self.down(y) + self.right(x)
+
+    def down(self, y: Index) -> Index:
+        """Return the part of a place that a row has in it."""
+        return (y + self.pad_y) * self.row
+
+    def right(self, x: Index) -> Index:
+        """Return the part of a place that a column has in it."""
+        return 4 * self.unit * (x + self.pad_x)
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,10 @@ class Arena:
     def lend(self, key: object, amount: int) -> int:
         """Return the place of ``amount`` bytes that only ever hold what ``key`` says."""
         amount = -(-amount // ALIGNMENT) * ALIGNMENT
-        fitting = [item for item in self._free[key] if item[1] >= amount]
-        if fitting:
-            place, amount = min(fitting, key=lambda item: item[1])
-            self._free[key].remove((place, amount))
+        free = self._free[key]  # by size: the smallest that fits
+        fitting = bisect_left(free, (amount, 0))
+        if fitting < len(free):
+            amount, place = free.pop(fitting)
         else:
             place, self.size = self.size, self.size + amount
             if self.size > MAX_ARENA:
@@ -104,7 +113,7 @@ class Arena:
         """Take back what was lent."""
         for place in places:
             key, amount = self._lent.pop(place)
-            self._free[key].append((place, amount))
+            insort(self._free[key], (amount, place))
 
 
 def last_uses(plan: Plan) -> list[int]:

@@ -2,9 +2,9 @@
 
 import ctypes
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,7 @@ from rvsm.runtime.team import team
 
 Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: more is not spent on measuring
+PATIENCE = 1.0  # seconds after which native code comes back to Python, where an interrupt is raised
 LONG_STEP = 30e-6  # seconds of a step on each thread: beside that a barrier is nothing, and sharing helps the caches
 QUICK = 50e-6  # seconds: a call that has less work for each thread is not worth waking helpers for
 
@@ -42,7 +43,6 @@ class Stage:
         self._play = play_function()
         self._yield = _yield_address()
         self._free: list[NDArray[np.uint8]] = []
-        self._lock = threading.Lock()
 
     def perform(
         self, inputs: Sequence[Floats], outputs: Sequence[Floats], start: int, count: int, *, alone: bool = False
@@ -52,28 +52,38 @@ class Stage:
         quick = chunks * self.chunk_seconds < QUICK * self.threads
         threads = 1 if alone or self.threads == 1 or quick else self.threads
         helped = threads > 1 and team().acquire()
+        size = self.native.images * self._chunks_at_once(threads)
         try:
-            self._perform(_Request(inputs, outputs, start, count, chunks), threads if helped else 1)
+            for first in range(0, count, size):  # an interrupt is raised between
+                images = min(size, count - first)
+                request = _Request(inputs, outputs, start + first, images, -(-images // self.native.images))
+                self._perform(request, threads if helped else 1)
         finally:
             if helped:
                 team().release()
 
+    def _chunks_at_once(self, threads: int) -> int:
+        """Return how many chunks may be computed before an interrupt is answered; 0 seconds are not known yet."""
+        return max(1, int(PATIENCE / max(self.chunk_seconds, 1e-9))) * threads if self.chunk_seconds < PATIENCE else 1
+
     def _perform(self, request: _Request, threads: int) -> None:
         chunks = request.chunks
         uneven = chunks % threads != 0 and chunks < 4 * threads
-        shared = threads > 1 and (uneven or self._step_seconds() > LONG_STEP * threads)
+        long = self.chunk_seconds >= PATIENCE  # then step by step, and all threads at the same one
+        shared = long or (threads > 1 and (uneven or self._step_seconds() > LONG_STEP * threads))
         arenas = self._take(1 if shared else min(threads, chunks))
         threads = threads if shared else len(arenas)
+        steps = len(self.native.steps)
         try:
             call = self._call(request, threads, shared, arenas)
-            play = partial(self._play, call[0].ctypes.data, 0, len(self.native.steps))
-            if threads == 1:
-                play(0)
-            else:
-                team().run(play, threads)
+            for first, last in [(k, k + 1) for k in range(steps)] if long else [(0, steps)]:
+                play = partial(self._play, call[0].ctypes.data, first, last)
+                if threads == 1:
+                    play(0)
+                else:
+                    team().run(play, threads)
         finally:
-            with self._lock:
-                self._free += arenas
+            self._free += arenas
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
         """Return the seconds of each step for one chunk, on this thread; the least of several."""
@@ -81,13 +91,12 @@ class Stage:
         count = min(self.native.images, len(inputs[0]))
         call = self._call(_Request(inputs, outputs, 0, count, 1), 1, True, arenas)
         best = [float("inf")] * len(self.native.steps)
-        for _ in range(repeats):
+        for _ in range(repeats if self.native.work < LONG else 1):
             for k in range(len(best)):
                 begin = time.perf_counter()
                 self._play(call[0].ctypes.data, k, k + 1, 0)
                 best[k] = min(best[k], time.perf_counter() - begin)
-        with self._lock:
-            self._free += arenas
+        self._free += arenas
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> float:
@@ -101,6 +110,8 @@ class Stage:
             begin = time.perf_counter()
             self.perform(inputs, outputs, 0, count, alone=True)
             seconds.append(time.perf_counter() - begin)
+            if sum(seconds) > LONG:
+                break
         self.chunk_seconds = min(seconds)
         return self.chunk_seconds
 
@@ -108,8 +119,10 @@ class Stage:
         return self.chunk_seconds / len(self.native.steps)
 
     def _take(self, count: int) -> list[NDArray[np.uint8]]:
-        with self._lock:
-            taken = [self._free.pop() for _ in range(min(count, len(self._free)))]
+        taken: list[NDArray[np.uint8]] = []
+        with suppress(IndexError):  # pop and += are whole, so that threads need no lock
+            while len(taken) < count:
+                taken.append(self._free.pop())
         return taken + [aligned(self.native.arena_bytes) for _ in range(count - len(taken))]
 
     def _call(

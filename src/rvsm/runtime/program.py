@@ -1,9 +1,9 @@
 """The program: a plan that can be called."""
 
 import os
-import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from rvsm.runtime import arrays
 from rvsm.runtime.assemble import assemble
 from rvsm.runtime.choice import Chooser
-from rvsm.runtime.explanation import Explanation, explain_stage
+from rvsm.runtime.costs import Limit
+from rvsm.runtime.explanation import Explanation, explain_stage, least_seconds
 from rvsm.runtime.forms import sizes_of
 from rvsm.runtime.jit import machine
 from rvsm.runtime.layout import TooLargeError
+from rvsm.runtime.locks import Lock
 from rvsm.runtime.performance import Stage
 from rvsm.runtime.plan import Plan
 from rvsm.runtime.team import thread_count
@@ -31,33 +33,46 @@ class Program:
     run over neighbouring positions.
     """
 
-    def __init__(self, plan: Plan, *, threads: int | None = None, choose: str | None = None) -> None:
+    def __init__(
+        self, plan: Plan, *, threads: int | None = None, choose: str | None = None, limit: Limit | None = None
+    ) -> None:
         if choose not in (None, "sparse", "dense"):
             raise ValueError(f"choose must be None, 'sparse' or 'dense' but is {choose!r}")
         self.plan = plan
         self.threads = thread_count(threads)
         self._choose = choose
-        self._lock = threading.RLock()
+        self._limit = limit or Limit()
+        self._lock = Lock()
+        self._stages: dict[str, Stage] = {}
+        self._tail_limit = 0  # how many images are faster one by one than as a vector that is not full
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
+        return self.run(inputs)
+
+    def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
+        """Return what a call with these inputs gives; ``alone`` on the calling thread, as ``explain`` times it."""
         checked = [
             arrays.checked(x, shape, form)
             for x, shape, form in zip(inputs, self.plan.inputs, self.plan.forms, strict=False)
         ]
         if len(inputs) != len(self.plan.inputs):
             raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
-        outputs = self._compute(checked, arrays.batch_of(checked))
+        outputs = self._compute(checked, arrays.batch_of(checked), alone=alone)
         results = tuple(arrays.like(output, inputs[0]) for output in outputs)
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:
-        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of the whole.
+        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of a whole call.
 
         ``batch`` = 1 explains the kernels for single images; otherwise one vector of images is timed.
         """
         stage = self._single if batch == 1 else self._batch
-        return explain_stage(self.plan, stage, *self._dummies(stage.native.images))
+        inputs, outputs = self._dummies(stage.native.images)
+        table = explain_stage(self.plan, stage, inputs, outputs)
+        sizes = map(sizes_of, self.plan.forms, self.plan.inputs)
+        images = [x.reshape(len(x), *size) for x, size in zip(inputs, sizes, strict=True)]
+        return table.whole(least_seconds(partial(self.run, images, alone=True)), "call")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network into one file, which ``rvsm.runtime.load`` reads without torch."""
@@ -65,72 +80,85 @@ class Program:
 
         write(self.plan, Path(path))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let copies and pickles go through the form of a file, which is checked."""
+        from rvsm.runtime.file import encode
+
+        return _restored, (encode(self.plan), self.threads, self._choose, self._limit)
+
     def prepare(self) -> "Program":
         """Compile for batches and for single images now, and not when the first of them comes."""
-        self._tail_limit  # noqa: B018 - cached
+        self._made("batch")
         return self
 
-    def _compute(self, inputs: Sequence[Floats], count: int) -> list[Floats]:
+    def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
         """Return the outputs for so many images."""
         outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
-        self._perform(inputs, outputs, count)
+        self._perform(inputs, outputs, count, alone=alone)
         return outputs
 
-    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int) -> None:
+    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int, *, alone: bool) -> None:
         if not count:
             return
-        lanes = machine().lanes
-        tail = count % lanes
+        batch, single = self._batch, self._single
+        tail = count % machine().lanes
         if tail > self._tail_limit:
             tail = 0
         if tail < count:
-            self._batch.perform(inputs, outputs, 0, count - tail)
+            batch.perform(inputs, outputs, 0, count - tail, alone=alone)
         if tail:
-            self._single.perform(inputs, outputs, count - tail, tail)
+            single.perform(inputs, outputs, count - tail, tail, alone=alone)
 
     @property
     def _batch(self) -> Stage:
-        with self._lock:
-            return self._batch_stage
+        """The stage for vectors of images; where these are too large, the one for single images."""
+        return self._stages.get("batch") or self._made("batch")
 
     @property
     def _single(self) -> Stage:
+        """The stage for single images."""
+        return self._stages.get("single") or self._made("single")
+
+    def _made(self, name: str) -> Stage:
+        """Make both stages, if no other thread has done so meanwhile, and return one of them."""
         with self._lock:
-            return self._single_stage
+            if name not in self._stages:
+                single = self._stage(images=False)
+                try:
+                    batch = self._stage(images=True, taken=single.native.memory)
+                except TooLargeError:
+                    batch = single
+                self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
+                self._stages = {"single": single, "batch": batch}
+            return self._stages[name]
 
-    @cached_property
-    def _batch_stage(self) -> Stage:
-        """The stage for vectors of images; where these are too large, the one for single images."""
-        try:
-            return self._stage(images=True)
-        except TooLargeError:
-            return self._single_stage
-
-    @cached_property
-    def _single_stage(self) -> Stage:
-        return self._stage(images=False)
-
-    @property
-    def _tail_limit(self) -> int:
-        """How many images are faster one by one than as a vector that is not full."""
-        with self._lock:
-            return self._measured_limit
-
-    @cached_property
-    def _measured_limit(self) -> int:
-        return int(self._batch_stage.chunk_seconds / max(self._single_stage.chunk_seconds, 1e-9))
-
-    def _stage(self, *, images: bool) -> Stage:
-        native = assemble(self.plan, images=images, threads=self.threads, chooser=Chooser(self._choose))
+    def _stage(self, *, images: bool, taken: int = 0) -> Stage:
+        native = assemble(
+            self.plan,
+            images=images,
+            threads=self.threads,
+            chooser=Chooser(self._choose),
+            limit=self._limit,
+            taken=taken,
+        )
         stage = Stage(native, self.threads)
         stage.measure(*self._dummies(native.images))
         return stage
 
     def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
-        inputs = [np.zeros((count, *shape), dtype=np.float32) for shape in self.plan.inputs]
-        outputs = [np.zeros((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
-        return inputs, outputs
+        """Return arrays to try a stage with: nobody looks at the numbers, so that all may lie in the same memory."""
+        inputs = [(count, *shape) for shape in self.plan.inputs]
+        outputs = [(count, *self._output_shape(k)) for k in range(len(self.plan.outputs))]
+        zeros, results = (np.zeros(max(map(prod, shapes)), dtype=np.float32) for shapes in (inputs, outputs))
+        return ([zeros[: prod(s)].reshape(s) for s in inputs], [results[: prod(s)].reshape(s) for s in outputs])
 
     def _output_shape(self, k: int) -> tuple[int, ...]:
         output = self.plan.outputs[k]
         return sizes_of(output.form, self.plan.shapes[output.value])
+
+
+def _restored(data: bytes, threads: int, choose: str | None, limit: Limit) -> Program:
+    """Return the program that was copied or pickled."""
+    from rvsm.runtime.file import decode
+
+    return Program(decode(data, "the pickled program"), threads=threads, choose=choose, limit=limit).prepare()

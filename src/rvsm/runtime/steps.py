@@ -114,18 +114,15 @@ def copy(
 
 def shift(
     machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
-    table: NDArray[np.int64], inside: NDArray[np.bool_], own: int, spans: NDArray[np.int64],
+    table: NDArray[np.int64], masks: NDArray[np.uint8], own: int, spans: NDArray[np.int64],
 ) -> Step:  # fmt: skip
     """Return the step that makes shifted copies of planes, for each thread ``own`` bytes after those of the one before.
 
-    ``table`` has for each copy its first place in the source and in the target; ``inside`` (copies × positions) says
-    which positions are copied, the others becoming zero; ``spans`` which positions a thread needs, alone or as one of
-    several.
+    ``table`` has for each copy its first place in the source and in the target; ``masks`` (copies × vectors × 2 bytes)
+    say which positions are copied, the others becoming zero; ``spans`` which positions a thread needs, alone or as one
+    of several.
     """
-    lanes = machine.lanes
-    vectors = -(-inside.shape[1] // lanes)
-    padded = np.zeros((len(inside), vectors * lanes), dtype=np.bool_)
-    padded[:, : inside.shape[1]] = inside
+    lanes, vectors = machine.lanes, masks.shape[1]
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": source,
         "y": target,
@@ -134,7 +131,7 @@ def shift(
         "x_plane": planes[0],
         "y_plane": planes[1],
         "table": np.ascontiguousarray(table, dtype=np.int64),
-        "masks": mask_bits(padded.reshape(-1, lanes)),
+        "masks": masks,
         "copies": len(table),
         "vectors": vectors,
         "ranges": np.stack([spans[:, 0] // lanes, np.minimum(vectors, -(-spans[:, 1] // lanes))], axis=1),
@@ -144,7 +141,8 @@ def shift(
 
 def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Return, for rows of as many truths as there are lanes, two bytes each, the first lane in the lowest bit."""
-    bits = np.packbits(inside, axis=1, bitorder="little")
+    whole = inside.shape[1] % 8 == 0  # all at once, which is much faster
+    bits = np.packbits(inside, axis=None if whole else 1, bitorder="little").reshape(len(inside), -1)
     result = np.zeros((len(inside), 2), dtype=np.uint8)
     result[:, : bits.shape[1]] = bits
     return result
@@ -153,13 +151,14 @@ def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def concatenation(machine: Machine, parts: list[Buffer], y: Buffer) -> list[Step]:
     """Return the steps that copy each part to its channels."""
     g = y.geometry
-    table = np.array([(g.at(line, 0), g.at(line, 0)) for line in range(g.height)], dtype=np.int64)
+    table = np.array([(g.at(0, 0), g.at(0, 0))], dtype=np.int64)  # a plane as one row: the borders within are zero
+    width = g.unit * ((g.height - 1) * g.pitch + g.width)
     steps, channel = [], 0
     for part in parts:
         target = y.place + channel * g.plane
         steps.append(
             copy(machine, part.place, target, channels=part.channels, planes=(g.plane, g.plane), table=table,
-                 width=g.width * g.unit, step=1, ragged=g.unit == 1)
+                 width=width, step=1, ragged=g.unit == 1)
         )  # fmt: skip
         channel += part.channels
     for step in steps[:-1]:
@@ -181,12 +180,11 @@ def flattening(machine: Machine, x: Buffer, y: Buffer) -> Step:
 def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: Buffer) -> Step:
     """Return the step for the maximum or the mean of windows."""
     g, h = x.geometry, y.geometry
-    lines = operation.windows(g.height, h.height, 0)
-    columns = operation.windows(g.width, h.width, 1)
-    j, i = (axis.reshape(-1) for axis in np.mgrid[0 : h.height, 0 : h.width])
-    (top, tall, across), (left, wide, along) = lines[j].T, columns[i].T
-    factors = 1.0 / np.maximum(1, across * along)
-    table = np.stack([g.at(top, left), h.at(j, i), tall, wide, factors.view(np.int64)], axis=1)
+    top, tall, across = operation.windows(g.height, h.height, 0).T
+    left, wide, along = operation.windows(g.width, h.width, 1).T
+    # An empty window, which counts nothing, must not be divided by nothing.
+    lines = np.stack([g.down(top), h.down(np.arange(h.height)), tall, np.maximum(1, across)], axis=1)
+    columns = np.stack([g.right(left), h.right(np.arange(h.width)), wide, np.maximum(1, along)], axis=1)
     dilation = operation.dilation if isinstance(operation, Pooling) else (1, 1)
     arguments: dict[str, int | NDArray[np.generic]] = {
         "x": x.place,
@@ -194,8 +192,10 @@ def pool(machine: Machine, operation: Pooling | AdaptivePooling, x: Buffer, y: B
         "channels": x.channels,
         "x_plane": g.plane,
         "y_plane": h.plane,
-        "table": np.ascontiguousarray(table),
-        "windows": len(table),
+        "lines": lines,
+        "height": h.height,
+        "columns": columns,
+        "width": h.width,
         "row": g.row * dilation[0],
         "column": 4 * g.unit * dilation[1],
     }

@@ -1,8 +1,10 @@
 """The end of a training: the sparse network is written, and the test images are looked at, once."""
 
+import copy
 import warnings
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rvsm.metrics import multiplications
@@ -41,6 +43,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
         "channel_norms": {"w": before[1], "u": channel_norms(trainer.model, held)},
+        "channels": _channels(trainer, held),
         "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
@@ -60,6 +63,24 @@ def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float | None:
     counted = [(uses[name], w) for name, w in trainer.model.named_parameters() if name in uses]
     total = sum(count * w.numel() for count, w in counted)
     return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total
+
+
+def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int] | None:
+    """Return how many channels the runtime leaves out, if it takes such networks, by the code that does so.
+
+    A channel can only go if a filter is zero, or all that reads a filter: usually none is, and nothing to be captured.
+    """
+    if all(w.flatten(1).any(1).all() and w.transpose(0, 1).flatten(1).any(1).all() for _, w in held):
+        return {"removed": 0, "total": sum(len(w) for _, w in held)}
+    from rvsm.lowering import removed_channels
+
+    model = copy.deepcopy(trainer.model).cpu().eval()
+    image = torch.zeros(1, trainer.data.channels, trainer.data.size, trainer.data.size)
+    try:
+        removed, total = removed_channels(model, image)
+    except ValueError:
+        return None
+    return {"removed": removed, "total": total}
 
 
 def _finalize(trainer: Trainer) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Norms of output channels: which filters are nearly or entirely gone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
@@ -29,11 +29,10 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
             for norms, style, tint in ((o.norms_w[layer], "-", "C0"), (o.norms_u[layer], "--", "C1")):
                 if tint == "C0" or not c.dense:
                     axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint)
-            zero, total = _gone(o)
             axes.text(
                 0.97,
                 0.95,
-                f"{zero} of {total}\nchannels zero",
+                _note(o),
                 transform=axes.transAxes,
                 ha="right",
                 va="top",
@@ -46,15 +45,8 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
         canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
 
-    counts = {c.name: _gone(o) for c, o in shown.items()}
-    most = max(counts, key=lambda name: counts[name][0])
     both = {c.first.method for c in shown} >= set(_ORDER)
-    told = (
-        "No network has a channel that is entirely zero, so none can be left out as a whole."
-        if not counts[most][0]
-        else f"Over all layers, {counts[most][0]} of {counts[most][1]} channels"
-        f"{f' of {most}' if len(counts) > 1 else ''} are zero; such a channel costs nothing to leave out."
-    )
+    told = _told({c.name: o for c, o in shown.items()})
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 2.8)
     return Figure(
         "channel-norms",
@@ -78,6 +70,32 @@ def _layer(outcomes: Sequence[Outcome]) -> str | None:
             networks, channels_ = counts.get(name, (0, 0))
             counts[name] = (networks + 1, max(channels_, len(o.norms_w[name])))
     return max(sorted(counts), key=lambda name: counts[name], default=None)
+
+
+def _note(outcome: Outcome) -> str:
+    """Return the words in a panel."""
+    zero, total = _gone(outcome)
+    if outcome.removed is None or not outcome.channels:
+        return f"{zero} of {total}\nchannels zero"
+    return f"{outcome.removed} of {outcome.channels}\nchannels left out"
+
+
+def _told(outcomes: Mapping[str, Outcome]) -> str:
+    """Return what a packed network does without; of results that do not say, only what is zero."""
+    counts = {name: (o.removed, o.channels) for name, o in outcomes.items() if o.removed is not None and o.channels}
+    known = len(counts) == len(outcomes)
+    verb = "are left out of a packed network" if known else "are zero"
+    found = counts if known else {name: _gone(o) for name, o in outcomes.items()}
+    most = max(found, key=lambda name: found[name][0])
+    removed, total = found[most]
+    if not removed:
+        return (
+            "No channel of any network can be left out as a whole."
+            if known
+            else "No network has a channel that is zero."
+        )
+    reason = ": they are zero, constant, or read by nobody" if known else ""
+    return f"Over all layers, {removed} of {total} channels{f' of {most}' if len(found) > 1 else ''} {verb}{reason}."
 
 
 def _gone(outcome: Outcome) -> tuple[int, int]:
