@@ -50,9 +50,9 @@ def stopped(
     return go
 
 
-def go_on(folder: Path, data: Dataset) -> str:
+def go_on(folder: Path, data: Dataset, **options: Any) -> str:
     text = io.StringIO()
-    resume(folder, Console(file=text, width=80), data)
+    resume(folder, Console(file=text, width=80), data, **options)
     return text.getvalue()
 
 
@@ -153,8 +153,11 @@ def test_a_model_with_dropout_of_its_own(own_model: str, train: Any, stopped: An
     config = own(own_model)
     folder, _ = stopped(config, 6)
     torch.manual_seed(999)
-    go_on(folder, digits)
+    go_on(folder, digits, allow_import=[own_model])
     same_ending(Run(folder), train(config))
+    with pytest.raises(ValueError, match="allow it with --allow-import"):
+        load_network(folder)
+    assert not load_network(folder, allow_import=[own_model])[0].training
 
 
 def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:

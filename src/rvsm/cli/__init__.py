@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
+from rvsm.cli.imports import add_allow_import
 from rvsm.cli.networks import bench, info, pack
 from rvsm.cli.paths import path
 from rvsm.cli.results import collect, results
@@ -61,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
+    add_allow_import(parser)
     files, flags, options, helping = _split("train", words, parser)
     if len(files) > 1:
         raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
@@ -68,10 +70,10 @@ def _train(words: list[str]) -> int:
 
     file = files[0] if files else None
     if helping:
-        print(help_of(flags, file))
+        print(help_of(flags, file, allow_import=options.allow_import))
         print(parser.format_help().partition("\n\n")[2])
         return 0
-    config = read_config(file, flags)
+    config = read_config(file, flags, allow_import=options.allow_import)
     from rvsm.records import folder_of
     from rvsm.train import quoted, start, summary
 
@@ -85,10 +87,12 @@ def _train(words: list[str]) -> int:
 def _resume(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
-    folder = parser.parse_args(words).run
+    add_allow_import(parser)
+    options = parser.parse_args(words)
+    folder = options.run
     from rvsm.train import quoted, resume, summary
 
-    result = resume(folder, _console())
+    result = resume(folder, _console(), allow_import=options.allow_import)
     print(f"{folder}: {summary(result)}")
     print(f"see it with: rvsm report {quoted(folder)}")
     return 0
@@ -100,6 +104,7 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, each on its share of cores")
     parser.add_argument("--runs", type=path, default=Path("runs"), help="where the runs are (default: %(default)s)")
     parser.add_argument("--out", type=path, help="where table and page go (default: RUNS/comparison)")
+    add_allow_import(parser)
     files, flags, options, helping = _split("compare", words, parser)
     if helping:
         print("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
@@ -117,7 +122,7 @@ def _compare(words: list[str]) -> int:
     from rvsm.compare import compare
     from rvsm.config import read_config
 
-    configs = [read_config(file, flags) for file in files]
+    configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     page = compare(
         configs,
         seeds=range(options.seeds),

@@ -4,14 +4,15 @@ import argparse
 import functools
 import inspect
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter
 from typing import Any
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
 from rvsm.config.plain import is_plain, plain
-from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, needs, takes, takes_more
+from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, is_own, needs, takes, takes_more
+from rvsm.models import require_allowed
 
 Flag = tuple[str, Any]
 """A key such as "penalty.lam" and its value, a string where it comes from the command line."""
@@ -22,6 +23,7 @@ class Options:
 
     Args:
         flags: what the user says.
+        allowed: the models of the user's own, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
     Attributes:
@@ -33,8 +35,10 @@ class Options:
 
     """
 
-    def __init__(self, flags: Iterable[Flag], *, everything: bool = False) -> None:
+    def __init__(self, flags: Iterable[Flag], *, allowed: Collection[str] = (), everything: bool = False) -> None:
         said = dict(flags)
+        if is_own(model := self._name("model", said)):
+            require_allowed(model, allowed)
         self.types: dict[str, Any] = {}
         self.defaults: dict[str, Any] = {}
         self.fixed: set[str] = set()

@@ -4,7 +4,8 @@ import argparse
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,35 +15,60 @@ from rvsm.config.build import check
 from rvsm.config.config import Choice, Config, differences
 from rvsm.config.messages import NO_TARGET, unknown_key, wrong_value
 from rvsm.config.options import Flag, Options
-from rvsm.config.sections import CHOICES, arguments, entry
+from rvsm.config.sections import CHOICES, arguments, entry, is_own
 from rvsm.config.training import Augment, Training
+from rvsm.models import NotAllowedError
 
 
-def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
+def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_import: Collection[str] = ()) -> Config:
     """Return the configuration of a file, changed by flags of the command line.
+
+    Args:
+        file: a TOML file.
+        flags: as on the command line, ``--section.option VALUE``.
+        allow_import: the models, as module:callable, that the file may have imported. One that the flags name is
+            allowed by that.
 
     >>> read_config(flags=["--budget.sparsity", "0.9", "--training.epochs=3"]).training.epochs
     3
+
     """
     line = _flags_of_line(flags)
+    allowed = {*allow_import, *_models(line)}
     if file is None:
-        return _config(line, name="run")
+        return _config(line, name="run", allowed=allowed)
     given = [*_flags_of_file(file), *line]
     try:
-        return _config(given, name=file.stem)
+        return _config(given, name=file.stem, allowed=allowed)
     except ValueError as error:
         place = " ".join([str(file), "with", *flags]) if flags else file
         raise ValueError(f"{place}: {error}") from None
 
 
-def config_of(table: Mapping[str, Any], file: Path | None = None) -> Config:
+def config_of(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
     """Return the configuration of a table such as `Config.table` returns; errors name the file that it is from."""
     try:
-        return _config(_flags(table), name="run")
+        return _config(_flags(table), name="run", allowed=allow_import)
+    except NotAllowedError as error:
+        raise NotAllowedError(str(error) if file is None else f"{file}: {error}") from None
     except ValueError as error:
         if file is None:
             raise
         raise ValueError(f"{file}: {error}; put back what rvsm train wrote there") from None
+
+
+def described(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
+    """Return the configuration of a table to compare or to tell, not to build.
+
+    It is as `config_of` makes it; but a model of somebody's own that is not allowed to be imported is taken as it is
+    written.
+    """
+    model = table.get("model")
+    name = model.get("name") if isinstance(model, Mapping) else None
+    if not isinstance(model, Mapping) or not isinstance(name, str) or not is_own(name) or name in allow_import:
+        return config_of(table, file, allow_import=allow_import)
+    rest = config_of({key: section for key, section in table.items() if key != "model"}, file)
+    return replace(rest, model=Choice(name, {key: value for key, value in model.items() if key != "name"}))
 
 
 def as_toml(config: Config) -> str:
@@ -55,16 +81,22 @@ def as_toml(config: Config) -> str:
     return tomli_w.dumps(config.table())
 
 
-def help_of(flags: Sequence[str], file: Path | None = None) -> str:
+def help_of(flags: Sequence[str], file: Path | None = None, *, allow_import: Collection[str] = ()) -> str:
     """Return the options of a training, those of the entries that file and flags choose."""
-    given = [*([] if file is None else _flags_of_file(file)), *_flags_of_line(flags)]
-    return Options(given, everything=True).parser.format_help()
+    line = _flags_of_line(flags)
+    given = [*([] if file is None else _flags_of_file(file)), *line]
+    return Options(given, allowed={*allow_import, *_models(line)}, everything=True).parser.format_help()
 
 
-def _config(flags: list[Flag], *, name: str) -> Config:
+def _models(line: Sequence[Flag]) -> set[str]:
+    """Return the models that a command line names."""
+    return {value for key, value in line if key == "model.name"}
+
+
+def _config(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
     """Return the configuration of flags as a run that keeps it in a file will have it back when it is resumed."""
-    config = _read(flags, name=name)
-    again = _read(_flags(tomllib.loads(as_toml(config))), name=name)
+    config = _read(flags, name=name, allowed=allowed)
+    again = _read(_flags(tomllib.loads(as_toml(config))), name=name, allowed=allowed)
     if changes := differences(config, again):
         raise ValueError(
             f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume;"
@@ -75,8 +107,8 @@ def _config(flags: list[Flag], *, name: str) -> Config:
     return again
 
 
-def _read(flags: list[Flag], *, name: str) -> Config:
-    options = Options(flags)
+def _read(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
+    options = Options(flags, allowed=allowed)
     for key, _ in flags:
         if key in options.fixed:
             raise ValueError(f"{key} cannot be set: its default is no text, number, list or table, as options are")

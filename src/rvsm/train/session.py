@@ -1,13 +1,13 @@
 """Start, resume and finish a run in its folder."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from rvsm.config import Config, as_toml, config_of, differences
+from rvsm.config import Config, as_toml, config_of, described, differences
 from rvsm.data import Dataset
 from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
@@ -15,7 +15,7 @@ from rvsm.train.callbacks import Callback
 from rvsm.train.display import Display, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, place, processor
-from rvsm.train.recorder import Recorder, StoppedError, quoted, writing
+from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
 from rvsm.train.tensorboard import TensorBoard
 from rvsm.train.trainer import Trainer
@@ -32,20 +32,30 @@ def start(
         trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
         with locked(folder):  # only now is there a folder: bad input leaves none
             _refuse(config, folder)  # another process may have been faster
-            with writing(folder):
+            with writing(folder, config):
                 run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
             return _train(run, trainer)
 
 
-def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
-    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
+def resume(
+    folder: Path,
+    console: Console,
+    data: Dataset | None = None,
+    *,
+    brief: bool = False,
+    allow_import: Collection[str] = (),
+) -> dict[str, Any]:
+    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has.
+
+    A model of somebody's own is imported only if ``allow_import`` names it as module:callable.
+    """
     run = Run(folder)
     if (result := run.result(*_TOLD)) is not None:
         return result
     with locked(folder):
         if (result := run.result(*_TOLD)) is not None:
             return result
-        config = config_of(run.config(), run.folder / "config.toml")
+        config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
         state, complaints = run.newest()
         for complaint in complaints:
             _warn(console, complaint)
@@ -57,7 +67,7 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
             trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
             if state is not None:
                 _load(trainer, state, folder)
-            with writing(folder):
+            with writing(folder, config):
                 run.rewind(trainer.step)
             say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
             return _train(run, trainer)
@@ -70,7 +80,7 @@ def start_or_resume(
     if not (folder / "config.toml").exists():
         return start(config, folder, console, data, brief=brief)
     refuse_others(config, folder)
-    return resume(folder, console, data, brief=brief)
+    return resume(folder, console, data, brief=brief, allow_import=[config.model.name])
 
 
 def _listeners(config: Config, folder: Path, console: Console, *, brief: bool) -> list[Callback]:
@@ -83,10 +93,10 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
     try:
         trainer.run()
         weights, result = finish(trainer)
-        with writing(run.folder):
+        with writing(run.folder, trainer.config):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {quoted(run.folder)}") from None
+        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: {resuming(run.folder, trainer.config)}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
@@ -115,7 +125,7 @@ def refuse_others(config: Config, folder: Path) -> None:
     if not (folder / "config.toml").exists():
         return
     try:
-        theirs = config_of(Run(folder).config())
+        theirs = described(Run(folder).config(), allow_import=[config.model.name])
     except ValueError as error:
         raise ValueError(
             f"{folder} holds a run that this version cannot read ({error}); give another folder, or remove it"
@@ -134,7 +144,7 @@ def _refuse(config: Config, folder: Path) -> None:
     if run.result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
-        f"{folder} holds this run, unfinished; go on with: rvsm resume {quoted(folder)}, unless a process is in it"
+        f"{folder} holds this run, unfinished; go on with: {resuming(folder, config)}, unless a process is in it"
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from rvsm.config import Config, build, config_of, differences
+from rvsm.config import Config, build, described, differences
 from rvsm.data import Batches, Dataset, Images, moments
 from rvsm.models import Prepared
 from rvsm.models.user import blame
@@ -201,7 +201,8 @@ class Trainer:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        if changes := differences(config_of(state["config"]), self.config, machine=False):
+        theirs = described(state["config"], allow_import=[self.config.model.name])
+        if changes := differences(theirs, self.config, machine=False):
             raise ValueError(f"other options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
             raise ValueError("the images are not those that the run began with")
