@@ -13,6 +13,7 @@ import torch
 from rvsm.cli import COMMANDS, main
 from rvsm.config import read_config
 from rvsm.records import Run, locked
+from rvsm.train import Trainer
 
 QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
 
@@ -152,6 +153,18 @@ class TestSentences:
         Path("secret.toml").write_text("")
         Path("secret.toml").chmod(0)
         assert "secret.toml" in refused("train", "secret.toml")
+
+    @pytest.mark.parametrize("depth", [40, 300, 100_000])
+    def test_deep_nesting(self, refused: Callable[..., str], depth: int) -> None:
+        Path("deep.toml").write_text(f"[method]\noverrides = {'[' * depth}{']' * depth}\n[budget]\nsparsity = 0.5")
+        assert refused("train", "deep.toml").startswith("deep.toml")
+
+    def test_metrics_that_cannot_be_read(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["train", *QUICK, "--run", "a"]) == 0
+        Path("a/metrics.jsonl").unlink()
+        os.mkfifo("a/metrics.jsonl")
+        assert main(["report", "a"]) == 0
+        assert "metrics.jsonl is no regular file" in Path("a/report.html").read_text()
 
     def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
         assert "there is no file x.toml" in refused("train", "--training.epochs", "3", "x.toml")
@@ -296,7 +309,7 @@ class TestImports:
         config = read_config(flags=QUICK)
         other = {**config.table(), "model": {"name": "os:system", "command": "touch imported"}}
         Path("a/result.json").unlink()
-        Run(Path("a")).save(4, {"config": other})
+        Run(Path("a")).save(4, {**Trainer(config).state(), "config": other})
         assert "other options: model.name os:system → convnet" in refused("resume", "a")
         assert not Path("imported").exists()
 

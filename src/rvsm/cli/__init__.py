@@ -52,6 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read the output has closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except RecursionError:
+        print(
+            "rvsm: what is read here is nested too deeply; look at the file, or put back a whole one", file=sys.stderr
+        )
     except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
         print(f"rvsm: {error}", file=sys.stderr)
     except MemoryError as error:

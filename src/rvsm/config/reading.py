@@ -18,6 +18,7 @@ from rvsm.config.options import Flag, Options
 from rvsm.config.sections import CHOICES, arguments, entry, is_own
 from rvsm.config.training import Augment, Training
 from rvsm.models import NotAllowedError
+from rvsm.records.reading import parse_toml
 
 
 def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_import: Collection[str] = ()) -> Config:
@@ -95,8 +96,11 @@ def _models(line: Sequence[Flag]) -> set[str]:
 
 def _config(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
     """Return the configuration of flags as a run that keeps it in a file will have it back when it is resumed."""
-    config = _read(flags, name=name, allowed=allowed)
-    again = _read(_flags(tomllib.loads(as_toml(config))), name=name, allowed=allowed)
+    try:
+        config = _read(flags, name=name, allowed=allowed)
+        again = _read(_flags(tomllib.loads(as_toml(config))), name=name, allowed=allowed)
+    except RecursionError:
+        raise ValueError("the options are nested too deeply") from None
     if changes := differences(config, again):
         raise ValueError(
             f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume;"
@@ -174,13 +178,12 @@ def _require_target(config: Config) -> None:
 
 def _flags_of_file(file: Path) -> list[Flag]:
     try:
-        with file.open("rb") as opened:
-            return _flags(tomllib.load(opened))
+        return _flags(parse_toml(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
     except IsADirectoryError:
         raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from None
 
 

@@ -25,7 +25,7 @@ def load_network(folder: Path | str, *, allow_import: Collection[str] = ()) -> t
 
     """
     run = Run(Path(folder))
-    result = run.result("input", "classes")
+    result = run.result("input", "classes", "mean", "std")
     if result is None:
         raise ValueError(f"{folder} is not finished; go on with: rvsm resume {quoted(Path(folder))}")
     channels, size, _ = result["input"]

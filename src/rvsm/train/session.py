@@ -179,7 +179,7 @@ def _compare_machines(then: Mapping[str, Any], config: Config, console: Console)
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
     try:
         trainer.load_state(state)
-    except (RuntimeError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever somebody has written into it
         raise ValueError(
             f"the checkpoint in {folder} does not fit what its config.toml describes; were options, the model or the"
             " data changed since? Change them back, or start again in a new folder"

@@ -21,6 +21,7 @@ from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
 from rvsm.train.randomness import random_state, random_state_kept, seed_all, set_random_state
+from rvsm.train.restoring import check_state, optimizer_state
 
 
 class Trainer:
@@ -55,9 +56,9 @@ class Trainer:
         self.steps = training.epochs * len(self.batches)
         self.step = self._first_step = 0
         self.schedule = build.schedule(config)
-        options = build.optimizer(config)
-        self.lr = options.lr
-        self.optimizer = options.build([p for p in self.model.parameters() if p.requires_grad])
+        self._options = build.optimizer(config)
+        self.lr = self._options.lr
+        self.optimizer = self._options.build([p for p in self.model.parameters() if p.requires_grad])
         self.method = build.method(config, self.model, self.steps, x)
         if self.method is not None:
             self.method.attach(self.optimizer)
@@ -200,14 +201,15 @@ class Trainer:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from a state; one that does not fit is a ValueError, after which this trainer is of no use."""
+        check_state(state, steps=self.steps, running=self._running)
         theirs = described(state["config"], allow_import=[self.config.model.name])
         if changes := differences(theirs, self.config, machine=False):
             raise ValueError(f"other options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
             raise ValueError("the images are not those that the run began with")
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(optimizer_state(state["optimizer"], self.optimizer, self._options))
         for parameter, kept in self.optimizer.state.items():
             for name, value in kept.items():
                 if torch.is_tensor(value) and value.shape == parameter.shape:
