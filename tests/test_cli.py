@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import rvsm
 from rvsm.cli import COMMANDS, main
 from rvsm.config import read_config
 from rvsm.records import Run, locked
@@ -165,6 +166,32 @@ class TestSentences:
         os.mkfifo("a/metrics.jsonl")
         assert main(["report", "a"]) == 0
         assert "metrics.jsonl is no regular file" in Path("a/report.html").read_text()
+
+    def test_far_too_many_threads(self, refused: Callable[..., str]) -> None:
+        told = "for each core of this machine, but is 1000000"
+        assert told in refused("train", *QUICK, "--training.threads", "1000000")
+        assert not Path("runs").exists()
+        source = ["bench", "rvsm.models:convnet", "--input", "1,8,8"]
+        assert told in refused(*source, "--threads", "1000000")
+
+    def test_names_cannot_move_the_cursor(
+        self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        layer = torch.nn.Sequential()
+        layer.add_module("\x1b[2J\x07", torch.nn.Conv2d(1, 2, 3))
+        rvsm.compile(layer.eval(), torch.zeros(1, 1, 8, 8)).save("x.rvsm")
+        assert main(["info", "x.rvsm"]) == 0
+        assert main(["train", *QUICK, "--name", "a\x1b[2J", "--run", "a"]) == 0
+        captured = capsys.readouterr()
+        assert "\\x1b[2J\\x07" in captured.out
+        assert "a\\x1b[2J: test accuracy" in captured.out
+        assert "\x1b" not in captured.out + captured.err
+        Path("photos/\x1b[2J").mkdir(parents=True)
+        text = refused("train", *QUICK, "--data.name", "folder", "--data.path", "photos")
+        assert "\\x1b[2J has no images" in text
+        Path("about.toml").write_text('name = "\\u001b[2J"\n[budget]\nsparsity = 2.0')
+        assert main(["compare", "about.toml", "--model.width", "4", "--training.epochs", "x"]) == 1
+        assert "\x1b" not in capsys.readouterr().err
 
     def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
         assert "there is no file x.toml" in refused("train", "--training.epochs", "3", "x.toml")

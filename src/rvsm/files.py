@@ -44,6 +44,17 @@ def write_text(text: str, path: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def printable(text: str) -> str:
+    r"""Return a text that a terminal can show as it is: characters that are not printable become escapes.
+
+    Names in a file that somebody else wrote may hold sequences that move the cursor or change what was printed.
+
+    >>> printable("conv\x1b[2J 1 ℓ0")
+    'conv\\x1b[2J 1 ℓ0'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def remove_leftovers(folder: Path, *, of: str | None = None, unchanged_for: float = 0.0) -> None:
     """Remove what killed processes left of files that were never finished.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rvsm.cli.imports import add_allow_import
 from rvsm.cli.paths import path
+from rvsm.cli.showing import show
 
 
 def pack(words: list[str]) -> int:
@@ -27,8 +28,8 @@ def pack(words: list[str]) -> int:
     described = pack(
         options.source, out, weights=options.weights, shape=options.input, allow_import=options.allow_import
     )
-    print(described)
-    print(out)
+    show(described)
+    show(out)
     return 0
 
 
@@ -60,7 +61,7 @@ def bench(words: list[str]) -> int:
         kept = measure(
             Path(options.source), batches=options.batches, threads=options.threads, allow_import=options.allow_import
         )
-        print(kept)
+        show(kept)
         return 0
     shown = bench(
         options.source,
@@ -71,7 +72,7 @@ def bench(words: list[str]) -> int:
         threads=options.threads,
         allow_import=options.allow_import,
     )
-    print(shown)
+    show(shown)
     return 0
 
 
@@ -82,7 +83,7 @@ def info(words: list[str]) -> int:
     options = parser.parse_args(words)
     from rvsm.runtime import describe
 
-    print(describe(options.file))
+    show(describe(options.file))
     return 0
 
 

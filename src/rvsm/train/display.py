@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rvsm.files import printable
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
 
@@ -28,7 +29,7 @@ class Display(Callback):
             )
             self._progress = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
             self._task = self._progress.add_task(
-                trainer.config.name, total=trainer.steps, completed=trainer.step, refresh=True
+                printable(trainer.config.name), total=trainer.steps, completed=trainer.step, refresh=True
             )
             self._progress.start()
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from rvsm.config import Config, as_toml, config_of, described, differences
 from rvsm.data import Dataset
+from rvsm.files import printable
 from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
 from rvsm.train.callbacks import Callback
@@ -188,8 +189,9 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: folders may have brackets in their names, and logs no width."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    """Print lines as they are: folders may have brackets in their names, logs no width; escapes are shown."""
+    shown = "\n".join(map(printable, text.split("\n")))
+    console.print(shown, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _warn(console: Console, text: str) -> None:
