@@ -14,9 +14,10 @@ def require_threads(count: int) -> int:
     >>> require_threads(1_000_000_000)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: threads must be from 1 to ..., 8 for each core of this machine, but is 1000000000
+    ValueError: threads must be at most ..., 8 for each core of this machine, but is 1000000000
     """
-    most = PER_CORE * (os.cpu_count() or 1)
-    if not 1 <= count <= most:
-        raise ValueError(f"threads must be from 1 to {most}, {PER_CORE} for each core of this machine, but is {count}")
+    if count < 1:
+        raise ValueError(f"threads must be at least 1 but is {count}")
+    if count > (most := PER_CORE * (os.cpu_count() or 1)):
+        raise ValueError(f"threads must be at most {most}, {PER_CORE} for each core of this machine, but is {count}")
     return count
