@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import rvsm
 from rvsm.cli import COMMANDS, main
@@ -22,6 +24,7 @@ QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "25
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RVSM_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -239,6 +242,20 @@ class TestRuns:
         assert "test accuracy" in capsys.readouterr().out
         (folder / "result.json").unlink()
         assert f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}" in refused(*same)
+
+    def test_few_images(self, capsys: pytest.CaptureFixture[str]) -> None:
+        draw = np.random.default_rng(0)
+        for kind in ("cat", "dog"):
+            Path("photos", kind).mkdir(parents=True)
+            for number in range(150):
+                Image.fromarray(draw.integers(0, 255, (8, 8), dtype=np.uint8)).save(f"photos/{kind}/{number}.png")
+        data = ["--data.name", "folder", "--data.path", "photos", "--data.channels", "1"]
+        small = ["--model.width", "2", "--budget.sparsity", "0.5", "--training.epochs", "2"]
+        assert main(["train", *data, *small]) == 0
+        text = capsys.readouterr().out
+        assert "4 steps: 2 × 2 batches of 128 images, the last of 101; these are few" in text
+        assert "try more --training.epochs, or a smaller --training.batch" in text
+        assert Run(Path("runs/run-s0")).result()["steps"] == 4
 
     def test_seeds_have_folders_of_their_own(self, capsys: pytest.CaptureFixture[str]) -> None:
         for seed in ("0", "1"):

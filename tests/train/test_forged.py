@@ -87,7 +87,7 @@ def test_a_forged_state_is_a_sentence_or_does_no_harm(
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (("step",), 10**9, r"its step should be in \[0, 4\] but is 1000000000"),
+        (("step",), 10**9, r"its step should be in \[0, 6\] but is 1000000000"),
         (("step",), True, "its 'step' should be a int but is a bool"),
         (("seconds",), float("inf"), "finite numbers ≥ 0"),
         (("running", "seen"), -1, "finite numbers ≥ 0"),

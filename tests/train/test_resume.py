@@ -17,6 +17,7 @@ from rvsm.records import Run, locked
 from rvsm.train import Callback, StoppedError, Trainer, load_network, resume, session, start, start_or_resume
 from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
+from rvsm.train.result import finish
 
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
 
@@ -169,6 +170,23 @@ def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:
     found = torch.rand(3), random.random(), np.random.rand()
     assert torch.equal(found[0], expected[0])
     assert found[1:] == expected[1:]
+
+
+def test_a_run_from_before_remainders_were_kept(small: Any, stopped: Any, digits: Dataset) -> None:
+    config = small("--training.batch", "512", "--training.epochs", "2")  # 2 whole batches, and 189 images
+    folder, _ = stopped(config, 2)
+    run = Run(folder)
+    for path in run.checkpoints():
+        path.unlink()
+    old = Trainer(config, digits, remainder=False)
+    old.train_step(*next(old.batches.epoch(0)))
+    run.save(1, {key: value for key, value in old.state().items() if key != "remainder"})
+    go_on(folder, digits)
+    assert run.result()["steps"] == 4
+    unbroken = Trainer(config, digits, remainder=False)
+    unbroken.run()
+    weights, _ = finish(unbroken)
+    assert all(torch.equal(w, weights[name]) for name, w in run.weights().items())
 
 
 def test_looking_draws_nothing(own_model: str, train: Any) -> None:

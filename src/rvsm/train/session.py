@@ -65,7 +65,8 @@ def resume(
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
             _compare_machines(then, config, console)
-            trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+            listeners = _listeners(config, folder, console, brief=brief)
+            trainer = Trainer(config, data, listeners, remainder=state is None or _has_remainder(state))
             if state is not None:
                 _load(trainer, state, folder)
             with writing(folder, config):
@@ -175,6 +176,11 @@ def _compare_machines(then: Mapping[str, Any], config: Config, console: Console)
             f"other machine or versions than at the start ({'; '.join(changed)}): the results will not be"
             " bit-identical to an unbroken run",
         )
+
+
+def _has_remainder(state: Any) -> bool:
+    """Return whether a checkpoint is of a training that may use a last batch that is smaller than the others."""
+    return isinstance(state, Mapping) and state.get("remainder") is True
 
 
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from rvsm.config import Config, build, described, differences
-from rvsm.data import Batches, Dataset, Images, moments
+from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
 from rvsm.models import Prepared
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept
@@ -31,11 +31,20 @@ class Trainer:
         config: what is to be trained, and how.
         data: the images; loaded if they are not given.
         callbacks: what listens.
+        remainder: whether a last batch that is smaller may be used, where `keeps_remainder` says so; the states of
+            trainings that began before there was such a rule do not have it.
 
     """
 
-    def __init__(self, config: Config, data: Dataset | None = None, callbacks: Sequence[Callback] = ()) -> None:
-        self.config, self.callbacks = config, callbacks
+    def __init__(
+        self,
+        config: Config,
+        data: Dataset | None = None,
+        callbacks: Sequence[Callback] = (),
+        *,
+        remainder: bool = True,
+    ) -> None:
+        self.config, self.callbacks, self._remainder = config, callbacks, remainder
         training = config.training
         self.placement = place(training)
         self.data = build.dataset(config) if data is None else data
@@ -174,10 +183,11 @@ class Trainer:
     def _speed(self) -> dict[str, Any]:
         step, before = self._last_look
         busy = self._times["data"] + self._times["training"]
+        images = (self.step - step) * self.batches.images_used / len(self.batches)
         self._last_look = (self.step, busy)
         pace = (time.perf_counter() - self._began) / max(self.step - self._first_step, 1)
         return {
-            "images_per_second": (self.step - step) * self.batches.batch_size / max(busy - before, 1e-9),
+            "images_per_second": images / max(busy - before, 1e-9),
             "seconds": self.seconds,
             "time_left": pace * (self.steps - self.step),
             "times": {name: round(value, 3) for name, value in self._times.items()},
@@ -190,6 +200,7 @@ class Trainer:
         """Return all that a fresh trainer needs to go on bit for bit."""
         return {
             "step": self.step,
+            "remainder": self._remainder,
             "config": self.config.table(),
             "images": self.data.fingerprint(),
             "seconds": self.seconds,
@@ -231,14 +242,15 @@ class Trainer:
         if not len(train):
             raise ValueError(f"training.validation = {share} holds all images back; none are left to train on")
         self.moments = moments(train)
+        batch = min(training.batch, len(train))
         self.batches = Batches(
             train,
-            min(training.batch, len(train)),
+            batch,
             seed=seed,
             augment=build.augmentations(self.config),
             mean=self.moments.mean,
             std=self.moments.std,
-            drop_last=True,
+            drop_last=not (self._remainder and keeps_remainder(len(train), batch)),
             channels_last=self.placement.channels_last,
             device=self.placement.device,
         )
