@@ -3,6 +3,7 @@
 import argparse
 import functools
 import inspect
+import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter
@@ -10,6 +11,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from rvsm.config.messages import words
 from rvsm.config.plain import is_plain, plain
 from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, is_own, needs, takes, takes_more
 from rvsm.models import require_allowed
@@ -132,10 +134,26 @@ class Options:
 
 
 class _Help(DefaultHelpFormatter):
-    """Help in which no name is broken at its hyphen."""
+    """Help for people who do not read Python: types in words, no marks of docstrings, no name broken at its hyphen."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        annotation = getattr(action, "_typehint", action.type)
+        return _TYPE.sub(lambda found: f"({found[1]}{words(annotation)}{found[2]})", text)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+        return textwrap.wrap(" ".join(_plain(text).split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(_plain(text), width, indent)
+
+
+_TYPE = re.compile(r"\((required, |)type: .*?(, default: .*|)\)$", re.DOTALL)
+"""What jsonargparse adds to the help of an option."""
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
 
 
 def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:
