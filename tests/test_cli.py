@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -15,8 +16,9 @@ from PIL import Image
 import rvsm
 from rvsm.cli import COMMANDS, main
 from rvsm.config import read_config
+from rvsm.data import Digits
 from rvsm.records import Run, locked
-from rvsm.train import Trainer
+from rvsm.train import Trainer, load_network
 
 QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
 
@@ -278,6 +280,51 @@ class TestRuns:
         assert run.config()["training"]["epochs"] == 2
         assert run.result() is not None
         assert run.config()["budget"]["sparsity"] == 0.6
+
+
+class TestUse:
+    @pytest.fixture(autouse=True)
+    def trained(self, capsys: pytest.CaptureFixture[str]) -> None:
+        images = Digits().load().test
+        Path("images").mkdir()
+        for number in range(3):
+            Image.fromarray(images.images[number, 0].numpy()).save(f"images/{number}.png")
+        assert main(["train", *QUICK, "--training.epochs", "4", "--run", "a"]) == 0
+        assert main(["pack", "a"]) == 0
+        capsys.readouterr()
+
+    def test_evaluate(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        expected = Run(Path("a")).result()["test"]["u"]["accuracy"]
+        for source in ("a", "a/model.rvsm"):
+            assert main(["evaluate", source, "--json"]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert found["images"] == 449
+            assert found["accuracy"] == pytest.approx(expected, abs=0.003)
+        assert main(["evaluate", "a", "--data.name", "digits"]) == 0
+        assert re.match(r"accuracy \d+\.\d\d %, loss \d\.\d+, on 449 test images\n", capsys.readouterr().out)
+        assert "nowhere" in refused("evaluate", "a", "--data.name", "folder", "--data.path", "nowhere")
+
+    def test_predict(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        model, result = load_network("a")
+        mean, std = (torch.tensor(result[key]).view(-1, 1, 1) for key in ("mean", "std"))
+        x = (Digits().load().test.images[:3] / 255 - mean) / std
+        best = model(x).softmax(1).max(1)
+        files = [f"images/{number}.png" for number in range(3)]
+        for source in ("a", "a/model.rvsm"):
+            assert main(["predict", source, *files, "--json"]) == 0
+            found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert [(one["file"], one["class"]) for one in found] == [
+                (file, result["classes"][k]) for file, k in zip(files, best.indices.tolist(), strict=True)
+            ]
+            assert [one["probability"] for one in found] == pytest.approx(best.values.tolist(), abs=1e-4)
+        assert main(["predict", "a", files[0]]) == 0
+        assert re.fullmatch(r"\d   *\d+\.\d\d %  images/0\.png\n", capsys.readouterr().out)
+        Path("a/model.rvsm").rename("alone.rvsm")
+        assert "does not say how images are normalised" in refused("predict", "alone.rvsm", files[0])
+        assert main(["predict", "alone.rvsm", files[0], "--run", "a"]) == 0
+        assert "none.png does not exist" in refused("predict", "a", "none.png")
+        Path("broken.png").write_bytes(b"x")
+        assert "broken.png cannot be read as an image" in refused("predict", "a", "broken.png")
 
 
 NET = """

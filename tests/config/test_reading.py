@@ -40,7 +40,7 @@ def write(folder: Path, text: str, name: str = "experiment.toml") -> Path:
 @pytest.mark.parametrize(("section", "name"), [(s, n) for s, chosen in CHOICES.items() for n in chosen.entries])
 def test_help_is_for_people(section: str, name: str) -> None:
     text = help_of([f"--{section}.name", name])
-    assert not re.search(r"`|type:|Optional|Union|Literal|Mapping|<class|\bNone\b", text)
+    assert not re.search(r"`|type:|Optional|Union|Literal|Mapping|<class '|\bNone\b", text)
 
 
 class TestRoundTrip:

@@ -16,6 +16,7 @@ from rvsm.cli.networks import bench, info, pack
 from rvsm.cli.paths import path
 from rvsm.cli.results import collect, results
 from rvsm.cli.showing import LogFormatter, complain, show
+from rvsm.cli.using import evaluate, predict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -196,6 +197,8 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
     "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
+    "evaluate": (evaluate, "measure the accuracy of a run or a packed file: rvsm evaluate RUN|FILE [--data.path …]"),
+    "predict": (predict, "print the classes of images: rvsm predict RUN|FILE IMAGE…"),
     "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (info, "say what is in a packed file: rvsm info FILE"),
