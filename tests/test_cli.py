@@ -327,6 +327,31 @@ class TestUse:
         assert "broken.png cannot be read as an image" in refused("predict", "a", "broken.png")
 
 
+class TestWeights:
+    def test_of_a_run_or_a_file(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        dense = ["--method.name", "dense", "--model.width", "4", "--training.batch", "256", "--training.epochs"]
+        assert main(["train", *dense, "3", "--run", "dense"]) == 0
+        expected = Run(Path("dense")).weights()
+        slow = [*dense, "1", "--optimizer.lr", "1e-12"]
+        for source in ("dense", "dense/model.safetensors"):
+            run = f"from-{Path(source).name}"
+            assert main(["train", *slow, "--model.weights", source, "--run", run]) == 0
+            found = Run(Path(run)).weights()
+            assert all(torch.allclose(found[k], w, atol=1e-6) for k, w in expected.items() if k.endswith("weight"))
+            assert Path(Run(Path(run)).config()["model"]["weights"]) == Path(source).resolve()
+        assert main(["resume", "from-dense"]) == 0
+        assert main(["evaluate", "from-dense"]) == 0
+        told = "are not those of the network: of another shape: 0.weight [4, 1, 3, 3] instead of [8, 1, 3, 3]"
+        assert told in refused("train", *slow, "--model.width", "8", "--model.weights", "dense", "--run", "b")
+        text = refused("train", *slow, "--model.name", "lenet5", "--model.weights", "dense", "--run", "b")
+        assert "missing: " in text
+        assert "unexpected: " in text
+        assert "there is no file" in refused("train", *slow, "--model.weights", "nothing", "--run", "b")
+        torch.save(expected, "x.pt")
+        assert "others are pickled" in refused("train", *slow, "--model.weights", "x.pt", "--run", "b")
+        assert not Path("b").exists()
+
+
 NET = """
 from pathlib import Path
 from torch import nn

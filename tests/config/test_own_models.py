@@ -228,6 +228,13 @@ class TestKinds:
         assert self.made("more", "--model.hidden", "3", "--model.widths", "[4]") == (2, {"hidden": 3, "widths": [4]})
         assert "decided by the rest" in refused(*TARGET, "--model.name", "own_kinds:more", "--model.classes", "3")
 
+    def test_first_weights_are_not_an_argument(self, elsewhere: Path) -> None:
+        for name in ("more", "typed"):
+            config = read_config(flags=[*TARGET, "--model.name", f"own_kinds:{name}", "--model.weights", "a"])
+            assert config.weights == str(elsewhere / "a")
+            assert "weights" not in config.model.options
+            assert again(config) == config
+
     def test_arguments_that_a_class_hands_on(self) -> None:
         assert self.made("Derived", "--model.hidden", "3", channels=1).told == (1, 3)
         text = refused(*TARGET, "--model.name", "own_kinds:Derived", "--model.hiden", "3")

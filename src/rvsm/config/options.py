@@ -79,6 +79,8 @@ class Options:
                 help=f"one of {', '.join(known.entries)}",
             )
             skip = set(known.given)
+            if section == "model" and not takes(entry(section, name), "weights"):
+                self._add_weights()
             if section == "penalty" and budgeted and not everything:
                 skip.add("lam")  # the budget sets it
             if section == "method" and takes(method, "budget"):
@@ -99,7 +101,8 @@ class Options:
     def _section(self, section: str, maker: Entry, title: str, said: Mapping[str, Any], *, skip: set[str]) -> None:
         options = self._options(section, maker, title, skip)
         if takes_more(maker):
-            known = {"name", *skip, *arguments(maker)}
+            taken = [key.removeprefix(f"{section}.") for key in self.types]
+            known = {*taken, *skip, *arguments(maker)}
             more = [key.removeprefix(f"{section}.") for key in said if key.startswith(f"{section}.")]
             options += [Parameter(n, Parameter.KEYWORD_ONLY) for n in more if n.isidentifier() and n not in known]
         added = self.parser.add_function_arguments(_function(maker, options), section, fail_untyped=False)
@@ -127,6 +130,15 @@ class Options:
             else:
                 self.fixed.add(key)
         return options
+
+    def _add_weights(self) -> None:
+        self._add(
+            self.parser.add_argument_group("[model] first weights"),
+            "model.weights",
+            str,
+            default=None,
+            help="weights to begin with: a .safetensors file, or the folder of a finished run of the same network",
+        )
 
     def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
         group.add_argument(f"--{key}", type=kind, **settings)

@@ -15,7 +15,7 @@ from rvsm.config.build import check
 from rvsm.config.config import Choice, Config, differences
 from rvsm.config.messages import NO_TARGET, unknown_key, wrong_value
 from rvsm.config.options import Flag, Options
-from rvsm.config.sections import CHOICES, arguments, entry, is_own
+from rvsm.config.sections import CHOICES, arguments, entry, is_own, takes
 from rvsm.config.training import Augment, Training
 from rvsm.models import NotAllowedError
 from rvsm.records.reading import parse_toml
@@ -132,14 +132,17 @@ def _read(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
             chosen = dict(found[section].items(branches=True, nested=False))
             choices[section] = Choice(chosen.pop("name"), chosen)
             _require_no_null(section, choices[section])
-    if (path := choices["data"].options.get("path")) is not None:  # so that a run can be resumed from anywhere
-        place = str(Path(path).expanduser().resolve())
-        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": place})
+    if (path := choices["data"].options.get("path")) is not None:
+        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": _anywhere(path)})
+    model, weights = choices["model"], None
+    if not takes(entry("model", model.name), "weights"):  # otherwise it is the model's own option
+        weights = model.options.get("weights")
+        model = Choice(model.name, {key: value for key, value in model.options.items() if key != "weights"})
     return Config(
         name=found["name"] or name,
         seed=found["seed"],
         data=choices["data"],
-        model=choices["model"],
+        model=model,
         optimizer=choices["optimizer"],
         schedule=choices["schedule"],
         training=Training(**found["training"].as_dict()),
@@ -148,7 +151,13 @@ def _read(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
         penalty=choices.get("penalty"),
         groups=choices.get("groups"),
         budget=found["budget"].as_dict() if "budget" in options.sections else None,
+        weights=None if weights is None else _anywhere(weights),
     )
+
+
+def _anywhere(path: str | Path) -> str:
+    """Return a path that is the same from any working directory, so that a run can be resumed from there."""
+    return str(Path(path).expanduser().resolve())
 
 
 def _require_no_null(section: str, choice: Choice) -> None:

@@ -77,9 +77,29 @@ def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
     """Load weights into a network, or say where those came from that do not fit."""
     try:
         model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
+    except (RuntimeError, TypeError, AttributeError) as error:
+        reason = _mismatch(model.state_dict(), weights) or " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {where} are not those of the network: {reason}") from None
+
+
+def _mismatch(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Return what is missing, unexpected, or of another shape, in words; nothing if all fits."""
+    shapes = {name: (_shape(theirs[name]), _shape(ours[name])) for name in ours if name in theirs}
+    other = [f"{name} {found} instead of {expected}" for name, (found, expected) in shapes.items() if found != expected]
+    found = {
+        "missing": [name for name in ours if name not in theirs],
+        "unexpected": [name for name in theirs if name not in ours],
+        "of another shape": other,
+    }
+    return "; ".join(f"{kind}: {_few(names)}" for kind, names in found.items() if names)
+
+
+def _shape(value: Any) -> list[int]:
+    return list(getattr(value, "shape", ()))
+
+
+def _few(names: list[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _parts(name: str) -> tuple[str, str]:

@@ -47,7 +47,7 @@ def load_weights(path: Path) -> dict[str, Any]:
         parts = {key.removeprefix(_MARK): tensors.pop(key) for key in list(tensors) if key.startswith(_MARK)}
         return {**tensors, **join(parts, rest)}
     except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); is the run finished?") from None
+        raise ValueError(f"{path} cannot be read ({error}); is it whole, and the run finished?") from None
     except RecursionError:
         raise ValueError(f"{path} cannot be read (it is nested too deeply)") from None
 

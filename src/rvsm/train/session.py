@@ -31,6 +31,7 @@ def start(
     _refuse(config, folder)
     with torch_threads(config.training.threads):
         trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+        _begin(trainer)
         with locked(folder):  # only now is there a folder: bad input leaves none
             _refuse(config, folder)  # another process may have been faster
             with writing(folder, config):
@@ -67,7 +68,9 @@ def resume(
             _compare_machines(then, config, console)
             listeners = _listeners(config, folder, console, brief=brief)
             trainer = Trainer(config, data, listeners, remainder=state is None or _has_remainder(state))
-            if state is not None:
+            if state is None:
+                _begin(trainer)
+            else:
                 _load(trainer, state, folder)
             with writing(folder, config):
                 run.rewind(trainer.step)
@@ -181,6 +184,11 @@ def _compare_machines(then: Mapping[str, Any], config: Config, console: Console)
 def _has_remainder(state: Any) -> bool:
     """Return whether a checkpoint is of a training that may use a last batch that is smaller than the others."""
     return isinstance(state, Mapping) and state.get("remainder") is True
+
+
+def _begin(trainer: Trainer) -> None:
+    if trainer.config.weights is not None:
+        trainer.begin_with(Path(trainer.config.weights))
 
 
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:

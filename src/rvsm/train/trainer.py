@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from torch.nn.utils import clip_grad_norm_
 
 from rvsm.config import Config, build, described, differences
 from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
-from rvsm.models import Prepared
+from rvsm.models import Prepared, fill
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept
-from rvsm.records import check_weights
+from rvsm.records import check_weights, load_weights
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
@@ -76,6 +77,18 @@ class Trainer:
         self._began = time.perf_counter()
         self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
         self._last_look = (0, 0.0)  # step, and seconds of data and training, for the speed
+
+    def begin_with(self, weights: Path) -> None:
+        """Take the first weights from a safetensors file, or from the folder of a finished run."""
+        file = weights / "model.safetensors" if weights.is_dir() else weights
+        if not file.exists():
+            raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
+        if file.suffix != ".safetensors":
+            raise ValueError(
+                f"model.weights: {file} is no .safetensors file, and others are pickled, which can run any program;"
+                " convert it with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NAME)"
+            )
+        fill(self.model, load_weights(file), file)
 
     # The course
 
