@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -7,11 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+import rvsm
 from rvsm.cli import COMMANDS, main
+from rvsm.config import read_config
+from rvsm.data import Digits
 from rvsm.records import Run, locked
+from rvsm.train import Trainer, load_network
 
 QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
 
@@ -19,6 +26,7 @@ QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "25
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RVSM_CACHE", str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -152,6 +160,44 @@ class TestSentences:
         Path("secret.toml").chmod(0)
         assert "secret.toml" in refused("train", "secret.toml")
 
+    @pytest.mark.parametrize("depth", [40, 300, 100_000])
+    def test_deep_nesting(self, refused: Callable[..., str], depth: int) -> None:
+        Path("deep.toml").write_text(f"[method]\noverrides = {'[' * depth}{']' * depth}\n[budget]\nsparsity = 0.5")
+        assert refused("train", "deep.toml").startswith("deep.toml")
+
+    def test_metrics_that_cannot_be_read(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["train", *QUICK, "--run", "a"]) == 0
+        Path("a/metrics.jsonl").unlink()
+        os.mkfifo("a/metrics.jsonl")
+        assert main(["report", "a"]) == 0
+        assert "metrics.jsonl is no regular file" in Path("a/report.html").read_text()
+
+    def test_far_too_many_threads(self, refused: Callable[..., str]) -> None:
+        told = "for each core of this machine, but is 1000000"
+        assert told in refused("train", *QUICK, "--training.threads", "1000000")
+        assert not Path("runs").exists()
+        source = ["bench", "rvsm.models:convnet", "--input", "1,8,8"]
+        assert told in refused(*source, "--threads", "1000000")
+
+    def test_names_cannot_move_the_cursor(
+        self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        layer = torch.nn.Sequential()
+        layer.add_module("\x1b[2J\x07", torch.nn.Conv2d(1, 2, 3))
+        rvsm.compile(layer.eval(), torch.zeros(1, 1, 8, 8)).save("x.rvsm")
+        assert main(["info", "x.rvsm"]) == 0
+        assert main(["train", *QUICK, "--name", "a\x1b[2J", "--run", "a"]) == 0
+        captured = capsys.readouterr()
+        assert "\\x1b[2J\\x07" in captured.out
+        assert "a\\x1b[2J: test accuracy" in captured.out
+        assert "\x1b" not in captured.out + captured.err
+        Path("photos/\x1b[2J").mkdir(parents=True)
+        text = refused("train", *QUICK, "--data.name", "folder", "--data.path", "photos")
+        assert "\\x1b[2J has no images" in text
+        Path("about.toml").write_text('name = "\\u001b[2J"\n[budget]\nsparsity = 2.0')
+        assert main(["compare", "about.toml", "--model.width", "4", "--training.epochs", "x"]) == 1
+        assert "\x1b" not in capsys.readouterr().err
+
     def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
         assert "there is no file x.toml" in refused("train", "--training.epochs", "3", "x.toml")
         assert "say --seeds N instead of --seed" in refused("compare", "--seed", "3", "x.toml")
@@ -199,6 +245,20 @@ class TestRuns:
         (folder / "result.json").unlink()
         assert f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}" in refused(*same)
 
+    def test_few_images(self, capsys: pytest.CaptureFixture[str]) -> None:
+        draw = np.random.default_rng(0)
+        for kind in ("cat", "dog"):
+            Path("photos", kind).mkdir(parents=True)
+            for number in range(150):
+                Image.fromarray(draw.integers(0, 255, (8, 8), dtype=np.uint8)).save(f"photos/{kind}/{number}.png")
+        data = ["--data.name", "folder", "--data.path", "photos", "--data.channels", "1"]
+        small = ["--model.width", "2", "--budget.sparsity", "0.5", "--training.epochs", "2"]
+        assert main(["train", *data, *small]) == 0
+        text = capsys.readouterr().out
+        assert "4 steps: 2 × 2 batches of 128 images, the last of 101; these are few" in text
+        assert "try more --training.epochs, or a smaller --training.batch" in text
+        assert Run(Path("runs/run-s0")).result()["steps"] == 4
+
     def test_seeds_have_folders_of_their_own(self, capsys: pytest.CaptureFixture[str]) -> None:
         for seed in ("0", "1"):
             assert main(["train", *QUICK, "--seed", seed]) == 0
@@ -220,6 +280,154 @@ class TestRuns:
         assert run.config()["training"]["epochs"] == 2
         assert run.result() is not None
         assert run.config()["budget"]["sparsity"] == 0.6
+
+
+class TestUse:
+    @pytest.fixture(autouse=True)
+    def trained(self, capsys: pytest.CaptureFixture[str]) -> None:
+        images = Digits().load().test
+        Path("images").mkdir()
+        for number in range(3):
+            Image.fromarray(images.images[number, 0].numpy()).save(f"images/{number}.png")
+        assert main(["train", *QUICK, "--training.epochs", "4", "--run", "a"]) == 0
+        assert main(["pack", "a"]) == 0
+        capsys.readouterr()
+
+    def test_evaluate(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        expected = Run(Path("a")).result()["test"]["u"]["accuracy"]
+        for source in ("a", "a/model.rvsm"):
+            assert main(["evaluate", source, "--json"]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert found["images"] == 449
+            assert found["accuracy"] == pytest.approx(expected, abs=0.003)
+        assert main(["evaluate", "a", "--data.name", "digits"]) == 0
+        assert re.match(r"accuracy \d+\.\d\d %, loss \d\.\d+, on 449 test images\n", capsys.readouterr().out)
+        assert "nowhere" in refused("evaluate", "a", "--data.name", "folder", "--data.path", "nowhere")
+
+    def test_predict(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        model, result = load_network("a")
+        mean, std = (torch.tensor(result[key]).view(-1, 1, 1) for key in ("mean", "std"))
+        x = (Digits().load().test.images[:3] / 255 - mean) / std
+        best = model(x).softmax(1).max(1)
+        files = [f"images/{number}.png" for number in range(3)]
+        for source in ("a", "a/model.rvsm"):
+            assert main(["predict", source, *files, "--json"]) == 0
+            found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert [(one["file"], one["class"]) for one in found] == [
+                (file, result["classes"][k]) for file, k in zip(files, best.indices.tolist(), strict=True)
+            ]
+            assert [one["probability"] for one in found] == pytest.approx(best.values.tolist(), abs=1e-4)
+        assert main(["predict", "a", files[0]]) == 0
+        assert re.fullmatch(r"\d   *\d+\.\d\d %  images/0\.png\n", capsys.readouterr().out)
+        Path("a/model.rvsm").rename("alone.rvsm")
+        assert "does not say how images are normalised" in refused("predict", "alone.rvsm", files[0])
+        assert main(["predict", "alone.rvsm", files[0], "--run", "a"]) == 0
+        assert "none.png does not exist" in refused("predict", "a", "none.png")
+        Path("broken.png").write_bytes(b"x")
+        assert "broken.png cannot be read as an image" in refused("predict", "a", "broken.png")
+
+
+class TestWeights:
+    def test_of_a_run_or_a_file(self, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+        dense = ["--method.name", "dense", "--model.width", "4", "--training.batch", "256", "--training.epochs"]
+        assert main(["train", *dense, "3", "--run", "dense"]) == 0
+        expected = Run(Path("dense")).weights()
+        slow = [*dense, "1", "--optimizer.lr", "1e-12"]
+        for source in ("dense", "dense/model.safetensors"):
+            run = f"from-{Path(source).name}"
+            assert main(["train", *slow, "--model.weights", source, "--run", run]) == 0
+            found = Run(Path(run)).weights()
+            assert all(torch.allclose(found[k], w, atol=1e-6) for k, w in expected.items() if k.endswith("weight"))
+            assert Path(Run(Path(run)).config()["model"]["weights"]) == Path(source).resolve()
+        assert main(["resume", "from-dense"]) == 0
+        assert main(["evaluate", "from-dense"]) == 0
+        told = "are not those of the network: of another shape: 0.weight [4, 1, 3, 3] instead of [8, 1, 3, 3]"
+        assert told in refused("train", *slow, "--model.width", "8", "--model.weights", "dense", "--run", "b")
+        text = refused("train", *slow, "--model.name", "lenet5", "--model.weights", "dense", "--run", "b")
+        assert "missing: " in text
+        assert "unexpected: " in text
+        assert "there is no file" in refused("train", *slow, "--model.weights", "nothing", "--run", "b")
+        torch.save(expected, "x.pt")
+        assert "others are pickled" in refused("train", *slow, "--model.weights", "x.pt", "--run", "b")
+        assert not Path("b").exists()
+
+
+NET = """
+from pathlib import Path
+from torch import nn
+
+Path("imported").touch()
+
+def net(channels, classes, hidden: int = 4):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64 * channels, hidden), nn.ReLU(), nn.Linear(hidden, classes))
+"""
+
+
+class TestImports:
+    """Nothing that a folder or a file names is imported unless the user names it, too."""
+
+    TOML = "[training]\nepochs = 1\nbatch = 256\n[model]\nname = '{}'\n{}\n[budget]\nsparsity = 0.5\n"
+
+    @pytest.fixture(autouse=True)
+    def modules(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+        """Return the name of a module in the working directory, which leaves a file when it is imported."""
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        name = f"net_{abs(hash(tmp_path))}"
+        Path(f"{name}.py").write_text(NET)
+        return name
+
+    def test_a_file_that_runs_a_program(self, refused: Callable[..., str]) -> None:
+        Path("x.toml").write_text(self.TOML.format("os:system", "command = 'touch imported'"))
+        for words in (["train", "x.toml"], ["compare", "x.toml"], ["train", "x.toml", "--help"]):
+            text = refused(*words)
+            assert "'os:system' would be imported and called, which can run any program" in text
+            assert "allow it with --allow-import os:system" in text
+        assert "os:system" in refused("train", "x.toml", "--allow-import", "os:popen")
+        assert not Path("imported").exists()
+
+    def test_a_folder_that_runs_a_program(self, refused: Callable[..., str]) -> None:
+        assert main(["train", *QUICK, "--run", "a"]) == 0
+        config = Path("a/config.toml")
+        config.write_text(
+            config.read_text().replace('name = "convnet"', 'name = "os:system"\ncommand = "touch imported"')
+        )
+        for words in (["pack", "a"], ["bench", "a"], ["bench", "a", "--keep"], ["bench", "a/model.safetensors"]):
+            refused(*words)
+        assert "a/config.toml: the model 'os:system' would be imported" in refused("pack", "a")
+        assert main(["collect", "a", "--into", "lines.jsonl"]) == 0
+        assert main(["report", "a"]) == 0
+        Path("a/result.json").unlink()
+        assert "allow it with --allow-import os:system" in refused("resume", "a")
+        assert "(model.name os:system → convnet, model.command" in refused("train", *QUICK, "--run", "a")
+        assert not Path("imported").exists()
+
+    def test_a_model_that_is_named_again(
+        self, modules: str, refused: Callable[..., str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        net = f"{modules}:net"
+        Path("own.toml").write_text(self.TOML.format(net, "hidden = 6"))
+        refused("train", "own.toml")
+        assert not Path("imported").exists()
+        assert main(["train", "own.toml", "--allow-import", net, "--run", "a"]) == 0
+        assert main(["train", "own.toml", "--model.name", net, "--run", "b"]) == 0
+        assert main(["compare", "own.toml", "--allow-import", net]) == 0
+        capsys.readouterr()
+        Path("a/result.json").unlink()
+        same = ["train", "own.toml", "--allow-import", net, "--run", "a"]
+        assert f"go on with: rvsm resume a --allow-import {net}, unless" in refused(*same)
+        refused("resume", "a")
+        assert main(["resume", "a", "--allow-import", net]) == 0
+        assert net in refused("pack", "a")
+        assert main(["pack", "a", "--allow-import", net]) == 0
+
+    def test_a_checkpoint_of_another_model(self, refused: Callable[..., str]) -> None:
+        assert main(["train", *QUICK, "--run", "a"]) == 0
+        config = read_config(flags=QUICK)
+        other = {**config.table(), "model": {"name": "os:system", "command": "touch imported"}}
+        Path("a/result.json").unlink()
+        Run(Path("a")).save(4, {**Trainer(config).state(), "config": other})
+        assert "other options: model.name os:system → convnet" in refused("resume", "a")
+        assert not Path("imported").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,4 +1,5 @@
 import math
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from rvsm.config import as_toml, config_of, differences, help_of, read_config
-from rvsm.models import find_callable
+from rvsm.config import Config, as_toml, config_of, described, differences, help_of, read_config
+from rvsm.models import NotAllowedError, find_callable
 
 TARGET = ["--budget.sparsity", "0.9"]
 
@@ -26,6 +27,11 @@ def refused(*flags: str) -> str:
     assert "\n" not in text
     assert "<class" not in text
     return text
+
+
+def again(config: Config) -> Config:
+    """Return the configuration that a run keeps, as the run's owner reads it."""
+    return config_of(tomllib.loads(as_toml(config)), allow_import=[config.model.name])
 
 
 @pytest.fixture
@@ -52,7 +58,7 @@ number = 3
         write(elsewhere, self.TEXT, "own_model_one.py")
         config = read_config(flags=[*TARGET, "--model.name", "own_model_one:small", "--model.hidden", "16"])
         assert config.model.options == {"hidden": 16, "bias": True}  # channels and classes come from the data
-        assert config_of(tomllib.loads(as_toml(config))) == config
+        assert again(config) == config
         assert "--model.hidden" in help_of(["--model.name", "own_model_one:small"])
 
     def test_arguments_without_types(self, elsewhere: Path) -> None:
@@ -79,6 +85,20 @@ number = 3
         assert "is a int" in refused(*TARGET, "--model.name", "own_model_three:number")
         assert "there is no module 'own_model_nowhere'" in refused(*TARGET, "--model.name", "own_model_nowhere:small")
         assert "or your own as module:callable" in refused(*TARGET, "--model.name", "smal")
+
+    def test_a_table_is_described_without_an_import(self, elsewhere: Path) -> None:
+        write(elsewhere, self.TEXT, "own_model_four.py")
+        config = read_config(flags=[*TARGET, "--model.name", "own_model_four:small", "--model.hidden", "16"])
+        del sys.modules["own_model_four"]
+        table = tomllib.loads(as_toml(config))
+        assert described(table).fingerprint() == config.fingerprint()
+        assert not differences(described(table), config)
+        with pytest.raises(NotAllowedError, match=r"^run: the model 'own_model_four:small' would be imported"):
+            config_of(table, Path("run"))
+        assert "own_model_four" not in sys.modules
+        assert described(table, allow_import=["own_model_four:small"]) == config
+        with pytest.raises(ValueError, match=r"is named as module:callable.* but is 'a b:c'"):
+            config_of({**table, "model": {"name": "a b:c"}}, allow_import=["a b:c"])
 
 
 KINDS = """
@@ -160,7 +180,7 @@ class TestKinds:
     def made(name: str, *flags: str, **told: int) -> Any:
         """Return what the callable gets, after a resume."""
         config = read_config(flags=[*TARGET, "--model.name", f"own_kinds:{name}", *flags])
-        assert not differences(config_of(tomllib.loads(as_toml(config))), config)
+        assert not differences(again(config), config)
         return find_callable(config.model.name)(**told, **config.model.options)
 
     def test_types_arrive_as_they_are_declared(self) -> None:
@@ -207,6 +227,13 @@ class TestKinds:
         assert self.made("more") == (2, {})
         assert self.made("more", "--model.hidden", "3", "--model.widths", "[4]") == (2, {"hidden": 3, "widths": [4]})
         assert "decided by the rest" in refused(*TARGET, "--model.name", "own_kinds:more", "--model.classes", "3")
+
+    def test_first_weights_are_not_an_argument(self, elsewhere: Path) -> None:
+        for name in ("more", "typed"):
+            config = read_config(flags=[*TARGET, "--model.name", f"own_kinds:{name}", "--model.weights", "a"])
+            assert config.weights == str(elsewhere / "a")
+            assert "weights" not in config.model.options
+            assert again(config) == config
 
     def test_arguments_that_a_class_hands_on(self) -> None:
         assert self.made("Derived", "--model.hidden", "3", channels=1).told == (1, 3)

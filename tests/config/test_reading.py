@@ -1,4 +1,5 @@
 import inspect
+import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -34,6 +35,12 @@ def write(folder: Path, text: str, name: str = "experiment.toml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return file
+
+
+@pytest.mark.parametrize(("section", "name"), [(s, n) for s, chosen in CHOICES.items() for n in chosen.entries])
+def test_help_is_for_people(section: str, name: str) -> None:
+    text = help_of([f"--{section}.name", name])
+    assert not re.search(r"`|type:|Optional|Union|Literal|Mapping|<class '|\bNone\b", text)
 
 
 class TestRoundTrip:

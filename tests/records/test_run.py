@@ -16,6 +16,13 @@ def run(tmp_path: Path) -> Run:
     return Run.create(tmp_path / "a", config="seed = 0", about={"threads": 1})
 
 
+def test_records_without_a_step_do_not_stop_a_resume(run: Run) -> None:
+    for record in ({"step": None}, {"step": "x"}, {"step": [1]}, {"step": 2}, {"step": 9}, {}):
+        run.append(record)
+    run.rewind(3)
+    assert run.metrics() == [{"step": 2}]
+
+
 class TestFolder:
     def test_new(self, run: Run) -> None:
         assert (run.name, run.status) == ("a", "unfinished")
@@ -54,6 +61,38 @@ class TestFolder:
             (run.folder / "result.json").write_text(text)
             with pytest.raises(ValueError, match=r"result\.json is damaged: "):
                 _ = run.status
+
+    @pytest.mark.parametrize("name", ["config.toml", "about.json", "metrics.jsonl", "result.json", "runtime.json"])
+    def test_pipes_and_folders_are_not_read(self, run: Run, name: str) -> None:
+        file = run.folder / name
+        file.unlink(missing_ok=True)
+        read = {"config.toml": run.config, "about.json": run.about, "metrics.jsonl": run.metrics}
+        os.mkfifo(file)
+        with pytest.raises(ValueError, match=rf"{name} is no regular file"):
+            read.get(name, run.result if name == "result.json" else run.runtime)()
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(ValueError, match=rf"{name} is no regular file"):
+            read.get(name, run.result if name == "result.json" else run.runtime)()
+
+    def test_pipes_in_the_place_of_tensors(self, run: Run) -> None:
+        os.mkfifo(run.folder / "checkpoints" / "step-000000001.safetensors")
+        os.mkfifo(run.folder / "model.safetensors")
+        state, complaints = run.newest()
+        assert state is None
+        assert "is no regular file" in complaints[0]
+        with pytest.raises(ValueError, match=r"model\.safetensors is no regular file"):
+            run.weights()
+
+    def test_deep_nesting(self, run: Run) -> None:
+        deep = "[" * 100_000 + "]" * 100_000
+        for name, text in [("config.toml", f"a = {deep}"), ("about.json", deep), ("result.json", deep)]:
+            (run.folder / name).write_text(text)
+        (run.folder / "metrics.jsonl").write_text(f'{deep}\n{{"step": 1}}\n')
+        for read in (run.config, run.about, run.result):
+            with pytest.raises(ValueError, match="is damaged: it is nested too deeply"):
+                read()
+        assert run.metrics() == [{"step": 1}]
 
     def test_any_alphabet(self, tmp_path: Path) -> None:
         run = Run.create(tmp_path / "ℓ0 [90 %]", config='name = "ℓ0"', about={"machine": "größer"})

@@ -17,6 +17,7 @@ from rvsm.records import Run, locked
 from rvsm.train import Callback, StoppedError, Trainer, load_network, resume, session, start, start_or_resume
 from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
+from rvsm.train.result import finish
 
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
 
@@ -50,9 +51,9 @@ def stopped(
     return go
 
 
-def go_on(folder: Path, data: Dataset) -> str:
+def go_on(folder: Path, data: Dataset, **options: Any) -> str:
     text = io.StringIO()
-    resume(folder, Console(file=text, width=80), data)
+    resume(folder, Console(file=text, width=80), data, **options)
     return text.getvalue()
 
 
@@ -153,8 +154,11 @@ def test_a_model_with_dropout_of_its_own(own_model: str, train: Any, stopped: An
     config = own(own_model)
     folder, _ = stopped(config, 6)
     torch.manual_seed(999)
-    go_on(folder, digits)
+    go_on(folder, digits, allow_import=[own_model])
     same_ending(Run(folder), train(config))
+    with pytest.raises(ValueError, match="allow it with --allow-import"):
+        load_network(folder)
+    assert not load_network(folder, allow_import=[own_model])[0].training
 
 
 def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:
@@ -166,6 +170,23 @@ def test_trying_a_model_draws_nothing(own_model: str, digits: Dataset) -> None:
     found = torch.rand(3), random.random(), np.random.rand()
     assert torch.equal(found[0], expected[0])
     assert found[1:] == expected[1:]
+
+
+def test_a_run_from_before_remainders_were_kept(small: Any, stopped: Any, digits: Dataset) -> None:
+    config = small("--training.batch", "512", "--training.epochs", "2")  # 2 whole batches, and 189 images
+    folder, _ = stopped(config, 2)
+    run = Run(folder)
+    for path in run.checkpoints():
+        path.unlink()
+    old = Trainer(config, digits, remainder=False)
+    old.train_step(*next(old.batches.epoch(0)))
+    run.save(1, {key: value for key, value in old.state().items() if key != "remainder"})
+    go_on(folder, digits)
+    assert run.result()["steps"] == 4
+    unbroken = Trainer(config, digits, remainder=False)
+    unbroken.run()
+    weights, _ = finish(unbroken)
+    assert all(torch.equal(w, weights[name]) for name, w in run.weights().items())
 
 
 def test_looking_draws_nothing(own_model: str, train: Any) -> None:

@@ -1,6 +1,6 @@
 """What the commands ``pack`` and ``bench`` do, with plain arguments."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,11 @@ from rvsm.runtime.forms import sizes_of
 
 
 def model_of(
-    source: str, *, weights: Path | None = None, shape: Sequence[int] | None = None
+    source: str,
+    *,
+    weights: Path | None = None,
+    shape: Sequence[int] | None = None,
+    allow_import: Collection[str] = (),
 ) -> tuple[nn.Module, Tensor]:
     """Return a network in eval mode and an example of its input.
 
@@ -24,12 +28,13 @@ def model_of(
         source: the folder of a finished run, or ``module:callable``, which makes the network.
         weights: its weights, as safetensors or as a ``.pt`` file of tensors.
         shape: of one image, for example 3, 32, 32; a run knows its own.
+        allow_import: the models, as module:callable, that a run may have imported.
 
     """
     if Path(source).is_dir():
         from rvsm.train import load_network
 
-        model, result = load_network(source)
+        model, result = load_network(source, allow_import=allow_import)
         shape = shape or result["input"]
     elif ":" in source:
         from rvsm.models import load_model
@@ -46,11 +51,18 @@ def model_of(
     return model.eval(), torch.zeros(1, *shape)
 
 
-def pack(source: str, out: Path, *, weights: Path | None = None, shape: Sequence[int] | None = None) -> Description:
+def pack(
+    source: str,
+    out: Path,
+    *,
+    weights: Path | None = None,
+    shape: Sequence[int] | None = None,
+    allow_import: Collection[str] = (),
+) -> Description:
     """Compile a network, write it to a file for the runtime, and return what is in it."""
     from rvsm.lowering import compile
 
-    model, example = model_of(source, weights=weights, shape=shape)
+    model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
     compile(model, example).save(out)
     tensors = [*model.parameters(), *model.buffers()]
     original = 4 * sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())
@@ -64,6 +76,7 @@ def measure(
     engines: Sequence[str] | None = None,
     threads: int | None = None,
     rounds: int = 7,
+    allow_import: Collection[str] = (),
 ) -> Comparison:
     """Pack a finished run, time it beside other engines, and keep size and speeds in the run's folder for reports.
 
@@ -75,7 +88,7 @@ def measure(
 
     if not folder.is_dir():
         raise ValueError(f"{folder} is not the folder of a run, so that its speeds cannot be kept there")
-    model, example = model_of(str(folder))
+    model, example = model_of(str(folder), allow_import=allow_import)
     count, file = threads or torch.get_num_threads(), folder / "model.rvsm"
     compile(model, example, threads=count).save(file)
     shown = compare(
@@ -115,6 +128,7 @@ def bench(
     engines: Sequence[str] | None = None,
     threads: int | None = None,
     rounds: int = 7,
+    allow_import: Collection[str] = (),
 ) -> Comparison:
     """Compare engines on a run, on ``module:callable``, or on a file of the runtime ``against`` such a network.
 
@@ -126,11 +140,11 @@ def bench(
             raise ValueError(f"{source} is a file: say what to compare it with, --against module:callable")
         program = load(source, threads=threads or torch.get_num_threads())
         known = sizes_of(program.plan.forms[0], program.plan.inputs[0])
-        model, example = model_of(against, weights=weights, shape=shape or known)
+        model, example = model_of(against, weights=weights, shape=shape or known, allow_import=allow_import)
     else:
         if against is not None:
             raise ValueError(f"--against goes with a file of the runtime, but {source} is not a file")
-        model, example = model_of(source, weights=weights, shape=shape)
+        model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
     return compare(
         model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
     )

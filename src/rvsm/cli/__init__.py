@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
+from rvsm.cli.imports import add_allow_import
 from rvsm.cli.networks import bench, info, pack
 from rvsm.cli.paths import path
 from rvsm.cli.results import collect, results
+from rvsm.cli.showing import LogFormatter, complain, show
+from rvsm.cli.using import evaluate, predict
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"rvsm {__version__}")
     parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of those below")
     command = parser.parse_args(words[:1]).command
-    logging.basicConfig(format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(LogFormatter())
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
         with warnings.catch_warnings():
@@ -44,23 +49,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return COMMANDS[command][0](words[1:])
     except ModuleNotFoundError as missing:
         extra = f"pip install 'rvsm[{EXTRAS.get(command, 'train')}]'"
-        print(f"rvsm: {command} needs {missing.name}, which is not installed: {extra}", file=sys.stderr)
+        complain(f"{command} needs {missing.name}, which is not installed: {extra}")
     except KeyboardInterrupt as stopped:
-        print(f"rvsm: {stopped}" if str(stopped) else "rvsm: stopped", file=sys.stderr)
+        complain(str(stopped) or "stopped")
         return 130
     except BrokenPipeError:  # whoever read the output has closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except RecursionError:
+        complain("what is read here is nested too deeply; look at the file, or put back a whole one")
     except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
-        print(f"rvsm: {error}", file=sys.stderr)
+        complain(error)
     except MemoryError as error:
-        print(f"rvsm: there is not enough memory: {str(error) or 'give smaller sizes'}", file=sys.stderr)
+        complain(f"there is not enough memory: {str(error) or 'give smaller sizes'}")
     return 1
 
 
 def _train(words: list[str]) -> int:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
+    add_allow_import(parser)
     files, flags, options, helping = _split("train", words, parser)
     if len(files) > 1:
         raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
@@ -68,29 +76,31 @@ def _train(words: list[str]) -> int:
 
     file = files[0] if files else None
     if helping:
-        print(help_of(flags, file))
-        print(parser.format_help().partition("\n\n")[2])
+        show(help_of(flags, file, allow_import=options.allow_import))
+        show(parser.format_help().partition("\n\n")[2])
         return 0
-    config = read_config(file, flags)
+    config = read_config(file, flags, allow_import=options.allow_import)
     from rvsm.records import folder_of
     from rvsm.train import quoted, start, summary
 
     folder = options.run or folder_of(Path("runs"), config.name, config.seed)
     result = start(config, folder, _console())
-    print(f"{config.name}: {summary(result)}")
-    print(f"the run is in {folder}; see it with: rvsm report {quoted(folder)}")
+    show(f"{config.name}: {summary(result)}")
+    show(f"the run is in {folder}; see it with: rvsm report {quoted(folder)}")
     return 0
 
 
 def _resume(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
-    folder = parser.parse_args(words).run
+    add_allow_import(parser)
+    options = parser.parse_args(words)
+    folder = options.run
     from rvsm.train import quoted, resume, summary
 
-    result = resume(folder, _console())
-    print(f"{folder}: {summary(result)}")
-    print(f"see it with: rvsm report {quoted(folder)}")
+    result = resume(folder, _console(), allow_import=options.allow_import)
+    show(f"{folder}: {summary(result)}")
+    show(f"see it with: rvsm report {quoted(folder)}")
     return 0
 
 
@@ -100,12 +110,13 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, each on its share of cores")
     parser.add_argument("--runs", type=path, default=Path("runs"), help="where the runs are (default: %(default)s)")
     parser.add_argument("--out", type=path, help="where table and page go (default: RUNS/comparison)")
+    add_allow_import(parser)
     files, flags, options, helping = _split("compare", words, parser)
     if helping:
-        print("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
-        print("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
-        print(parser.format_help().partition("\n\n")[2])
-        print("Other options change all files; rvsm train --help lists them.")
+        show("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
+        show("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
+        show(parser.format_help().partition("\n\n")[2])
+        show("Other options change all files; rvsm train --help lists them.")
         return 0
     if not files:
         raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
@@ -117,7 +128,7 @@ def _compare(words: list[str]) -> int:
     from rvsm.compare import compare
     from rvsm.config import read_config
 
-    configs = [read_config(file, flags) for file in files]
+    configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     page = compare(
         configs,
         seeds=range(options.seeds),
@@ -126,7 +137,7 @@ def _compare(words: list[str]) -> int:
         console=_console(),
         jobs=options.jobs,
     )
-    print(page)
+    show(page)
     return 0
 
 
@@ -143,7 +154,7 @@ def _report(words: list[str]) -> int:
     runs = [Run(folder) for folder in options.runs]
     out = options.out or options.runs[0]
     try:
-        print(report(runs, out=out))
+        show(report(runs, out=out))
     except OSError as error:
         raise ValueError(f"{out} cannot be written to: {error.strerror or error}; give a folder with --out") from None
     return 0
@@ -158,7 +169,7 @@ def _demo(words: list[str]) -> int:
     options = parser.parse_args(words)
     from rvsm.demo import demo
 
-    print(demo(_console(), seed=options.seed, out=options.out))
+    show(demo(_console(), seed=options.seed, out=options.out))
     return 0
 
 
@@ -186,6 +197,8 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
     "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
+    "evaluate": (evaluate, "measure the accuracy of a run or a packed file: rvsm evaluate RUN|FILE [--data.path …]"),
+    "predict": (predict, "print the classes of images: rvsm predict RUN|FILE IMAGE…"),
     "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (info, "say what is in a packed file: rvsm info FILE"),
@@ -206,7 +219,7 @@ def _warn(  # noqa: PLR0917 - what the warnings module calls with
     line: str | None = None,
 ) -> None:
     """Print a warning as a sentence, without the line of code that it comes from."""
-    print(f"rvsm: {message}", file=sys.stderr)
+    complain(message)
 
 
 def _split(

@@ -3,7 +3,9 @@
 import argparse
 from pathlib import Path
 
+from rvsm.cli.imports import add_allow_import
 from rvsm.cli.paths import path
+from rvsm.cli.showing import show
 
 
 def pack(words: list[str]) -> int:
@@ -17,13 +19,17 @@ def pack(words: list[str]) -> int:
     )
     parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
     parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    add_allow_import(parser)
     options = parser.parse_args(words)
     from rvsm.bench import pack
 
     run = Path(options.source)
     out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
-    print(pack(options.source, out, weights=options.weights, shape=options.input))
-    print(out)
+    described = pack(
+        options.source, out, weights=options.weights, shape=options.input, allow_import=options.allow_import
+    )
+    show(described)
+    show(out)
     return 0
 
 
@@ -43,6 +49,7 @@ def bench(words: list[str]) -> int:
     parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
     parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
     parser.add_argument("--keep", action="store_true", help="keep size and speeds in the run's folder, for reports")
+    add_allow_import(parser)
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
 
@@ -51,7 +58,10 @@ def bench(words: list[str]) -> int:
             raise ValueError(
                 "--keep goes with the folder of a run, which knows its weights and the shape of its images"
             )
-        print(measure(Path(options.source), batches=options.batches, threads=options.threads))
+        kept = measure(
+            Path(options.source), batches=options.batches, threads=options.threads, allow_import=options.allow_import
+        )
+        show(kept)
         return 0
     shown = bench(
         options.source,
@@ -60,8 +70,9 @@ def bench(words: list[str]) -> int:
         shape=options.input,
         batches=options.batches,
         threads=options.threads,
+        allow_import=options.allow_import,
     )
-    print(shown)
+    show(shown)
     return 0
 
 
@@ -72,7 +83,7 @@ def info(words: list[str]) -> int:
     options = parser.parse_args(words)
     from rvsm.runtime import describe
 
-    print(describe(options.file))
+    show(describe(options.file))
     return 0
 
 

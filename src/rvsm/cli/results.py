@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from rvsm.cli.paths import path
+from rvsm.cli.showing import show
 
 
 def collect(words: list[str]) -> int:
@@ -22,7 +23,7 @@ def collect(words: list[str]) -> int:
     from rvsm.results import collect
 
     new, replaced = collect([Run(folder) for folder in options.runs], options.into)
-    print(f"{options.into}: {new} new, {replaced} replaced")
+    show(f"{options.into}: {new} new, {replaced} replaced")
     return 0
 
 
@@ -47,5 +48,5 @@ def results(words: list[str]) -> int:
 
     out = options.out or options.files[0].parent
     for file in render(options.files, out, docs=options.docs, experiments=options.experiments):
-        print(file)
+        show(file)
     return 0

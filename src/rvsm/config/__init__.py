@@ -1,7 +1,7 @@
 """Configurations: frozen dataclasses ↔ TOML ↔ command line."""
 
 from rvsm.config.config import Choice, Config, differences
-from rvsm.config.reading import as_toml, config_of, help_of, read_config
+from rvsm.config.reading import as_toml, config_of, described, help_of, read_config
 from rvsm.config.training import Augment, Training
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Training",
     "as_toml",
     "config_of",
+    "described",
     "differences",
     "help_of",
     "read_config",

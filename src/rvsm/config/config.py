@@ -44,6 +44,7 @@ class Config:
         penalty: the penalty, where the method has one; without λ where a budget sets it.
         groups: how weights are grouped, where the method groups them.
         budget: the options of the target sparsity, without the steps, if there is one.
+        weights: the file or the folder of the run whose weights the network begins with, if it does not begin anew.
 
     """
 
@@ -59,6 +60,7 @@ class Config:
     penalty: Choice | None
     groups: Choice | None
     budget: Mapping[str, Any] | None
+    weights: str | None = None
 
     def __post_init__(self) -> None:
         if not -(2**63) <= self.seed < 2**64:
@@ -71,7 +73,7 @@ class Config:
         """
         sections: dict[str, Any] = {
             "data": self.data.table(),
-            "model": self.model.table(),
+            "model": {**self.model.table(), **({} if self.weights is None else {"weights": self.weights})},
             "optimizer": self.optimizer.table(),
             "schedule": self.schedule.table(),
             "training": asdict(self.training),

@@ -1,9 +1,9 @@
 """What is wrong with a configuration, in words."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -84,5 +84,6 @@ def words(annotation: Any) -> str:
         return "a table"
     if isinstance(origin, type) and issubclass(origin, Iterable):
         return f"a list of {words(arguments[0]).removeprefix('a ')}s"
-    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
-    return plain.get(annotation, str(annotation))
+    is_path = isinstance(annotation, type) and issubclass(annotation, os.PathLike)
+    plain = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return "a path" if is_path else plain.get(annotation, str(annotation))

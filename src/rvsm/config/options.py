@@ -3,15 +3,18 @@
 import argparse
 import functools
 import inspect
+import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from inspect import Parameter
 from typing import Any
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from rvsm.config.messages import words
 from rvsm.config.plain import is_plain, plain
-from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, needs, takes, takes_more
+from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, is_own, needs, takes, takes_more
+from rvsm.models import require_allowed
 
 Flag = tuple[str, Any]
 """A key such as "penalty.lam" and its value, a string where it comes from the command line."""
@@ -22,6 +25,7 @@ class Options:
 
     Args:
         flags: what the user says.
+        allowed: the models of the user's own, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
     Attributes:
@@ -33,8 +37,10 @@ class Options:
 
     """
 
-    def __init__(self, flags: Iterable[Flag], *, everything: bool = False) -> None:
+    def __init__(self, flags: Iterable[Flag], *, allowed: Collection[str] = (), everything: bool = False) -> None:
         said = dict(flags)
+        if is_own(model := self._name("model", said)):
+            require_allowed(model, allowed)
         self.types: dict[str, Any] = {}
         self.defaults: dict[str, Any] = {}
         self.fixed: set[str] = set()
@@ -73,6 +79,8 @@ class Options:
                 help=f"one of {', '.join(known.entries)}",
             )
             skip = set(known.given)
+            if section == "model" and not takes(entry(section, name), "weights"):
+                self._add_weights()
             if section == "penalty" and budgeted and not everything:
                 skip.add("lam")  # the budget sets it
             if section == "method" and takes(method, "budget"):
@@ -93,7 +101,8 @@ class Options:
     def _section(self, section: str, maker: Entry, title: str, said: Mapping[str, Any], *, skip: set[str]) -> None:
         options = self._options(section, maker, title, skip)
         if takes_more(maker):
-            known = {"name", *skip, *arguments(maker)}
+            taken = [key.removeprefix(f"{section}.") for key in self.types]
+            known = {*taken, *skip, *arguments(maker)}
             more = [key.removeprefix(f"{section}.") for key in said if key.startswith(f"{section}.")]
             options += [Parameter(n, Parameter.KEYWORD_ONLY) for n in more if n.isidentifier() and n not in known]
         added = self.parser.add_function_arguments(_function(maker, options), section, fail_untyped=False)
@@ -122,16 +131,41 @@ class Options:
                 self.fixed.add(key)
         return options
 
+    def _add_weights(self) -> None:
+        self._add(
+            self.parser.add_argument_group("[model] first weights"),
+            "model.weights",
+            str,
+            default=None,
+            help="weights to begin with: a .safetensors file, or the folder of a finished run of the same network",
+        )
+
     def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
         group.add_argument(f"--{key}", type=kind, **settings)
         self.types[key] = kind
 
 
 class _Help(DefaultHelpFormatter):
-    """Help in which no name is broken at its hyphen."""
+    """Help for people who do not read Python: types in words, no marks of docstrings, no name broken at its hyphen."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        annotation = getattr(action, "_typehint", action.type)
+        return _TYPE.sub(lambda found: f"({found[1]}{words(annotation)}{found[2]})", text)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+        return textwrap.wrap(" ".join(_plain(text).split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return super()._fill_text(_plain(text), width, indent)
+
+
+_TYPE = re.compile(r"\((required, |)type: .*?(, default: .*|)\)$", re.DOTALL)
+"""What jsonargparse adds to the help of an option."""
+
+
+def _plain(text: str) -> str:
+    return text.replace("`", "")
 
 
 def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:

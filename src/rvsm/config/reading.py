@@ -4,7 +4,8 @@ import argparse
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +15,43 @@ from rvsm.config.build import check
 from rvsm.config.config import Choice, Config, differences
 from rvsm.config.messages import NO_TARGET, unknown_key, wrong_value
 from rvsm.config.options import Flag, Options
-from rvsm.config.sections import CHOICES, arguments, entry
+from rvsm.config.sections import CHOICES, arguments, entry, is_own, takes
 from rvsm.config.training import Augment, Training
+from rvsm.models import NotAllowedError
+from rvsm.records.reading import parse_toml
 
 
-def read_config(file: Path | None = None, flags: Sequence[str] = ()) -> Config:
+def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_import: Collection[str] = ()) -> Config:
     """Return the configuration of a file, changed by flags of the command line.
+
+    Args:
+        file: a TOML file.
+        flags: as on the command line, ``--section.option VALUE``.
+        allow_import: the models, as module:callable, that the file may have imported. One that the flags name is
+            allowed by that.
 
     >>> read_config(flags=["--budget.sparsity", "0.9", "--training.epochs=3"]).training.epochs
     3
+
     """
     line = _flags_of_line(flags)
+    allowed = {*allow_import, *_models(line)}
     if file is None:
-        return _config(line, name="run")
+        return _config(line, name="run", allowed=allowed)
     given = [*_flags_of_file(file), *line]
     try:
-        return _config(given, name=file.stem)
+        return _config(given, name=file.stem, allowed=allowed)
     except ValueError as error:
         place = " ".join([str(file), "with", *flags]) if flags else file
         raise ValueError(f"{place}: {error}") from None
 
 
-def config_of(table: Mapping[str, Any], file: Path | None = None) -> Config:
+def config_of(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
     """Return the configuration of a table such as `Config.table` returns; errors name the file that it is from."""
     try:
-        return _config(_flags(_of_today(table)), name="run")
+        return _config(_flags(_of_today(table)), name="run", allowed=allow_import)
+    except NotAllowedError as error:
+        raise NotAllowedError(str(error) if file is None else f"{file}: {error}") from None
     except ValueError as error:
         if file is None:
             raise
@@ -53,6 +66,20 @@ def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
     return table
 
 
+def described(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
+    """Return the configuration of a table to compare or to tell, not to build.
+
+    It is as `config_of` makes it; but a model of somebody's own that is not allowed to be imported is taken as it is
+    written.
+    """
+    model = table.get("model")
+    name = model.get("name") if isinstance(model, Mapping) else None
+    if not isinstance(model, Mapping) or not isinstance(name, str) or not is_own(name) or name in allow_import:
+        return config_of(table, file, allow_import=allow_import)
+    rest = config_of({key: section for key, section in table.items() if key != "model"}, file)
+    return replace(rest, model=Choice(name, {key: value for key, value in model.items() if key != "name"}))
+
+
 def as_toml(config: Config) -> str:
     """Return a configuration with all its options as the text of a file.
 
@@ -63,16 +90,25 @@ def as_toml(config: Config) -> str:
     return tomli_w.dumps(config.table())
 
 
-def help_of(flags: Sequence[str], file: Path | None = None) -> str:
+def help_of(flags: Sequence[str], file: Path | None = None, *, allow_import: Collection[str] = ()) -> str:
     """Return the options of a training, those of the entries that file and flags choose."""
-    given = [*([] if file is None else _flags_of_file(file)), *_flags_of_line(flags)]
-    return Options(given, everything=True).parser.format_help()
+    line = _flags_of_line(flags)
+    given = [*([] if file is None else _flags_of_file(file)), *line]
+    return Options(given, allowed={*allow_import, *_models(line)}, everything=True).parser.format_help()
 
 
-def _config(flags: list[Flag], *, name: str) -> Config:
+def _models(line: Sequence[Flag]) -> set[str]:
+    """Return the models that a command line names."""
+    return {value for key, value in line if key == "model.name"}
+
+
+def _config(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
     """Return the configuration of flags as a run that keeps it in a file will have it back when it is resumed."""
-    config = _read(flags, name=name)
-    again = _read(_flags(tomllib.loads(as_toml(config))), name=name)
+    try:
+        config = _read(flags, name=name, allowed=allowed)
+        again = _read(_flags(tomllib.loads(as_toml(config))), name=name, allowed=allowed)
+    except RecursionError:
+        raise ValueError("the options are nested too deeply") from None
     if changes := differences(config, again):
         raise ValueError(
             f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume;"
@@ -83,8 +119,8 @@ def _config(flags: list[Flag], *, name: str) -> Config:
     return again
 
 
-def _read(flags: list[Flag], *, name: str) -> Config:
-    options = Options(flags)
+def _read(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
+    options = Options(flags, allowed=allowed)
     for key, _ in flags:
         if key in options.fixed:
             raise ValueError(f"{key} cannot be set: its default is no text, number, list or table, as options are")
@@ -104,14 +140,17 @@ def _read(flags: list[Flag], *, name: str) -> Config:
             chosen = dict(found[section].items(branches=True, nested=False))
             choices[section] = Choice(chosen.pop("name"), chosen)
             _require_no_null(section, choices[section])
-    if (path := choices["data"].options.get("path")) is not None:  # so that a run can be resumed from anywhere
-        place = str(Path(path).expanduser().resolve())
-        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": place})
+    if (path := choices["data"].options.get("path")) is not None:
+        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": _anywhere(path)})
+    model, weights = choices["model"], None
+    if not takes(entry("model", model.name), "weights"):  # otherwise it is the model's own option
+        weights = model.options.get("weights")
+        model = Choice(model.name, {key: value for key, value in model.options.items() if key != "weights"})
     return Config(
         name=found["name"] or name,
         seed=found["seed"],
         data=choices["data"],
-        model=choices["model"],
+        model=model,
         optimizer=choices["optimizer"],
         schedule=choices["schedule"],
         training=Training(**found["training"].as_dict()),
@@ -120,7 +159,13 @@ def _read(flags: list[Flag], *, name: str) -> Config:
         penalty=choices.get("penalty"),
         groups=choices.get("groups"),
         budget=found["budget"].as_dict() if "budget" in options.sections else None,
+        weights=None if weights is None else _anywhere(weights),
     )
+
+
+def _anywhere(path: str | Path) -> str:
+    """Return a path that is the same from any working directory, so that a run can be resumed from there."""
+    return str(Path(path).expanduser().resolve())
 
 
 def _require_no_null(section: str, choice: Choice) -> None:
@@ -150,13 +195,12 @@ def _require_target(config: Config) -> None:
 
 def _flags_of_file(file: Path) -> list[Flag]:
     try:
-        with file.open("rb") as opened:
-            return _flags(tomllib.load(opened))
+        return _flags(parse_toml(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
     except IsADirectoryError:
         raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from None
 
 

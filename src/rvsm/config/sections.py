@@ -59,12 +59,17 @@ PLAIN: dict[str, type[Any]] = {"training": Training, "augment": Augment, "budget
 """Sections without a choice."""
 
 
+def is_own(model: str) -> bool:
+    """Return whether a model's name is that of a user's own, module:callable."""
+    return ":" in model
+
+
 def entry(section: str, name: str) -> Entry:
     """Return the entry of a section's registry by its name; a model may also be a user's own, module:callable."""
     entries = CHOICES[section].entries
     if name in entries:
         return entries[name]
-    if section == "model" and ":" in name:
+    if section == "model" and is_own(name):
         from rvsm.models.user import find_callable
 
         return find_callable(name)

@@ -1,7 +1,7 @@
 """Data sets, one file each, and batches of them."""
 
 from rvsm.data.augment import Augmentation, Cutout, Flip, RandomCrop
-from rvsm.data.batches import Batches
+from rvsm.data.batches import Batches, keeps_remainder
 from rvsm.data.cifar10 import CIFAR10
 from rvsm.data.dataset import Dataset, Source
 from rvsm.data.digits import Digits
@@ -31,5 +31,6 @@ __all__ = [
     "Moments",
     "RandomCrop",
     "Source",
+    "keeps_remainder",
     "moments",
 ]

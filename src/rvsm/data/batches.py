@@ -9,6 +9,8 @@ from torch import Generator, Tensor
 from rvsm.data.augment import Augmentation
 from rvsm.data.images import Images
 
+_FEW = 4
+
 
 class Batches:
     """Batches ``(x, y)``: float32 images normalised to (pixel/255 − mean)/std, and int64 labels.
@@ -86,6 +88,11 @@ class Batches:
         n = len(self.images)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
+    @property
+    def images_used(self) -> int:
+        """The number of images in an epoch."""
+        return min(len(self) * self.batch_size, len(self.images))
+
     def epoch(self, number: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the batches of epoch ``number``, from batch ``start`` on."""
         if number < 0:
@@ -104,6 +111,19 @@ class Batches:
         for change in self.augment:
             x = change(x, generator)
         return x.contiguous(memory_format=self._layout), self.images.labels[chosen].to(self.device)
+
+
+def keeps_remainder(images: int, batch_size: int) -> bool:
+    """Return whether a training should use the last batch of its epochs, which is smaller than the others.
+
+    Mostly it should not: the order is another one in each epoch, so that no image is left out for long, and steps are
+    alike. Where there are fewer than four whole batches, though, up to half of each epoch would be lost. A quarter of
+    a batch is then enough for batch norm.
+
+    >>> keeps_remainder(230, 128), keeps_remainder(130, 128), keeps_remainder(45_000, 128)
+    (True, False, False)
+    """
+    return images // batch_size < _FEW and images % batch_size >= max(2, batch_size / 4)
 
 
 def _generator(*key: int) -> Generator:

@@ -1,14 +1,13 @@
 """Decoded images kept in a file, so that they are decoded once.
 
-The file lies beside the source if its folder may be written to, otherwise in the user's cache directory; the
-environment variable RVSM_CACHE names a directory to use instead of both. A file that is damaged, of another format or
-older than its source is not used but written again: a cache is never trusted, and deleting it is always safe.
+The file lies in the user's cache directory, or in the one that the environment variable RVSM_CACHE names; never beside
+the source, where whoever gave the images could have put another one, with other labels. A file that is damaged, of
+another format or older than its source is not used but written again, and deleting it is always safe.
 """
 
 import json
 import logging
 import os
-import stat
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -46,7 +45,7 @@ def cached(
     """Return the data set that ``decode`` makes of the source, from the cache if that is good.
 
     Args:
-        source: the archive or folder that the images come from; the cache is named after it.
+        source: the archive or folder that the images come from; the cache is named after it and its place.
         files: all files that matter; when one of them changes in name, size or time, the cache is stale.
         options: what else the outcome depends on; each choice has its own cache.
         decode: does the work.
@@ -54,17 +53,15 @@ def cached(
     """
     source = source.resolve()
     state = _fingerprint(source, files)
-    readable, writable = _places(source, options)
-    for place in writable:
-        remove_leftovers(place.parent, of=place.name, unchanged_for=_ABANDONED)
-    for place in readable:
-        if place.is_file():
-            try:
-                return _read(place, state)
-            except Exception as error:  # whatever is wrong with it, the images can be decoded again
-                _log.info("The cache %s is not used: %s", place, error)
+    place = cache_directory() / f"{source.name[:40]}.{_digest([str(source), dict(options)])}.rvsm-cache"
+    remove_leftovers(place.parent, of=place.name, unchanged_for=_ABANDONED)
+    if place.is_file():
+        try:
+            return _read(place, state)
+        except Exception as error:  # whatever is wrong with it, the images can be decoded again
+            _log.info("The cache %s is not used: %s", place, error)
     dataset = decode()
-    _write(writable, state, dataset)
+    _write(place, state, dataset)
     return dataset
 
 
@@ -76,20 +73,6 @@ def _fingerprint(source: Path, files: Iterable[Path]) -> str:
         name = os.path.relpath(file.absolute(), root)
         digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
     return digest.hexdigest()
-
-
-def _places(source: Path, options: Mapping[str, object]) -> tuple[list[Path], list[Path]]:
-    """Return where the cache may be, and where it may be written, the preferred place first."""
-    # Beside the source the name says what it is of, so that the two can be moved together.
-    name = source.name[:40]
-    beside = source.parent / f"{name}.{_digest([source.name, dict(options)])}.rvsm-cache"
-    elsewhere = cache_directory() / f"{name}.{_digest([str(source), dict(options)])}.rvsm-cache"
-    if os.environ.get("RVSM_CACHE"):
-        return [elsewhere], [elsewhere]
-    # A folder that nobody may write to is left alone by root too, who could.
-    mode = source.parent.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    writable = mode and os.access(source.parent, os.W_OK | os.X_OK)
-    return [beside, elsewhere], [beside, elsewhere] if writable else [elsewhere]
 
 
 def _digest(value: object) -> str:
@@ -124,8 +107,8 @@ def _head(metadata: dict[str, str] | None) -> dict[str, Any]:
     return head
 
 
-def _write(places: list[Path], state: str, dataset: Dataset) -> None:
-    """Write the cache to the first place that can take it; warn if none can."""
+def _write(place: Path, state: str, dataset: Dataset) -> None:
+    """Write the cache; warn if that cannot be done."""
     parts = {"train": dataset.train, "test": dataset.test}
     tensors = {f"{part}.images": images.images.contiguous() for part, images in parts.items()}
     tensors |= {f"{part}.labels": images.labels.contiguous() for part, images in parts.items()}
@@ -136,24 +119,20 @@ def _write(places: list[Path], state: str, dataset: Dataset) -> None:
         "classes": dataset.classes,
         "checksums": {name: _checksum(tensor) for name, tensor in tensors.items()},
     }
-    problems = []
-    for place in places:
-        try:
-            with replacing(place) as temporary:
-                temporary.touch()
-                permissions = temporary.stat().st_mode  # what the umask allows; safetensors would let nobody else read
-                save_file(tensors, temporary, {"rvsm": json.dumps(head)})
-                temporary.chmod(permissions)
-        except (OSError, SafetensorError) as error:
-            problems.append(f"{place.parent}: {error}")
-        else:
-            _log.info("Decoded images are kept in %s", place)
-            return
-    warnings.warn(
-        f"decoded images cannot be kept and will be decoded again next time ({'; '.join(problems)}); set the"
-        " environment variable RVSM_CACHE to a folder that can be written to",
-        stacklevel=4,
-    )
+    try:
+        with replacing(place) as temporary:
+            temporary.touch()
+            permissions = temporary.stat().st_mode  # what the umask allows; safetensors would let nobody else read
+            save_file(tensors, temporary, {"rvsm": json.dumps(head)})
+            temporary.chmod(permissions)
+    except (OSError, SafetensorError) as error:
+        warnings.warn(
+            f"decoded images cannot be kept and will be decoded again next time ({place.parent}: {error}); set the"
+            " environment variable RVSM_CACHE to a folder that can be written to",
+            stacklevel=4,
+        )
+    else:
+        _log.info("Decoded images are kept in %s", place)
 
 
 def _checksum(tensor: Tensor) -> int:

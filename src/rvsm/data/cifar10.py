@@ -51,7 +51,7 @@ class CIFAR10:
         if kind != "binary":
             return _checked(Folder(path).load(), "CIFAR-10 (JPEG)" if kind in (".jpg", ".jpeg") else "CIFAR-10")
         if path.is_dir():
-            return _dataset({file.name: file.read_bytes() for file in path.glob("*.bin")}, path)
+            return _dataset({file.name: file.read_bytes() for file in path.glob("*.bin") if file.is_file()}, path)
         return cached(path, [path], {"data": "cifar10"}, lambda: self._unpacked(path))
 
     def _fetched(self) -> Path:

@@ -31,8 +31,9 @@ class Folder:
         test_seed: decides which images these are.
 
     >>> import os, tempfile
+    >>> from unittest.mock import patch
     >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as root:
+    >>> with tempfile.TemporaryDirectory() as root, patch.dict(os.environ, RVSM_CACHE=root):
     ...     for colour in ("blue", "red"):
     ...         os.makedirs(f"{root}/colours/{colour}")
     ...         for number in range(10):

@@ -11,6 +11,7 @@ from rvsm.bench import OURS, measure
 from rvsm.config import Config, read_config
 from rvsm.records import Run
 from rvsm.report import report, rows, table
+from rvsm.report.numbers import inside
 from rvsm.train import run_all
 
 BASELINES = ("PyTorch", "PyTorch, channels last")
@@ -56,5 +57,6 @@ def _explanation(runs: Sequence[Run]) -> str:
 
 def _is_ours(measured: Mapping[str, Any]) -> bool:
     """Return whether speeds were measured as the explanation says, and not by ``rvsm bench`` in the meantime."""
-    engines = {timing.get("engine") for timing in measured.get("engines", ())}
+    timings = measured.get("engines")
+    engines = {str(inside(timing, "engine")) for timing in (timings if isinstance(timings, list) else ())}
     return (measured.get("batch"), measured.get("threads"), engines) == (_BATCH, _THREADS, {*BASELINES, OURS})

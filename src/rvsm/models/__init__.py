@@ -11,7 +11,7 @@ from rvsm.models.convnet import convnet
 from rvsm.models.fastnet import Prepared, fastnet
 from rvsm.models.lenet5 import lenet5
 from rvsm.models.residual import resnet18, resnet20
-from rvsm.models.user import fill, find_callable, load_model
+from rvsm.models.user import NotAllowedError, fill, find_callable, load_model, require_allowed
 from rvsm.models.vgg16 import vgg16
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -25,6 +25,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 
 __all__ = [
     "MODELS",
+    "NotAllowedError",
     "Prepared",
     "convnet",
     "fastnet",
@@ -32,6 +33,7 @@ __all__ = [
     "find_callable",
     "lenet5",
     "load_model",
+    "require_allowed",
     "resnet18",
     "resnet20",
     "vgg16",

@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,17 @@ _NOT_THEIRS = (*(str(Path(file).parent) for file in _PACKAGES), "<frozen")
 """Where the files of torch, of this package and of Python's imports are."""
 
 
+class NotAllowedError(ValueError):
+    """A model that a file names, and that the user has not allowed to be imported."""
+
+
 def find_callable(name: str) -> Callable[..., Any]:
     """Return the callable that ``"module:callable"`` names; modules in the working directory can be named too.
 
     >>> find_callable("torch.nn:Linear")
     <class 'torch.nn.modules.linear.Linear'>
     """
-    module_name, colon, path = name.partition(":")
-    if not (colon and all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")])):
-        raise ValueError(f"a model of your own is named as module:callable, for example nets:small, but is {name!r}")
+    module_name, path = _parts(name)
     found: Any = _module(module_name)
     for part in path.split("."):
         if not hasattr(found, part):
@@ -39,6 +41,19 @@ def find_callable(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise ValueError(f"{name!r} must be a class or a function that makes a model but is a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def require_allowed(name: str, allowed: Collection[str]) -> None:
+    """Raise `NotAllowedError` unless the user has named this model: to import a module is to run it.
+
+    >>> require_allowed("torch.nn:Linear", ["torch.nn:Linear"])
+    """
+    _parts(name)
+    if name not in allowed:
+        raise NotAllowedError(
+            f"the model {name!r} would be imported and called, which can run any program; if you trust where it comes"
+            f" from, allow it with --allow-import {name}, or allow_import=[{name!r}] in Python"
+        )
 
 
 def load_model(name: str, **arguments: Any) -> nn.Module:
@@ -62,9 +77,37 @@ def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
     """Load weights into a network, or say where those came from that do not fit."""
     try:
         model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
+    except (RuntimeError, TypeError, AttributeError) as error:
+        reason = _mismatch(model.state_dict(), weights) or " ".join(str(error).split())[:300]
         raise ValueError(f"the weights in {where} are not those of the network: {reason}") from None
+
+
+def _mismatch(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """Return what is missing, unexpected, or of another shape, in words; nothing if all fits."""
+    shapes = {name: (_shape(theirs[name]), _shape(ours[name])) for name in ours if name in theirs}
+    other = [f"{name} {found} instead of {expected}" for name, (found, expected) in shapes.items() if found != expected]
+    found = {
+        "missing": [name for name in ours if name not in theirs],
+        "unexpected": [name for name in theirs if name not in ours],
+        "of another shape": other,
+    }
+    return "; ".join(f"{kind}: {_few(names)}" for kind, names in found.items() if names)
+
+
+def _shape(value: Any) -> list[int]:
+    return list(getattr(value, "shape", ()))
+
+
+def _few(names: list[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the module and the path of the callable in it."""
+    module, colon, path = name.partition(":")
+    if not (colon and all(part.isidentifier() for part in [*module.split("."), *path.split(".")])):
+        raise ValueError(f"a model of your own is named as module:callable, for example nets:small, but is {name!r}")
+    return module, path
 
 
 def _module(name: str) -> Any:

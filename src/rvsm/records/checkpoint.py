@@ -11,6 +11,7 @@ from safetensors.torch import save as serialize
 from torch import Tensor
 
 from rvsm.files import replacing
+from rvsm.records.reading import parse_json, require_regular
 from rvsm.records.tree import Tree, join, split
 
 _FORMAT = "rvsm-checkpoint-1"
@@ -33,10 +34,11 @@ def save(tree: Tree, path: Path) -> None:
 def load(path: Path) -> Tree:
     """Return a state, or raise `DamagedError` with the reason."""
     try:
+        require_regular(path)
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # as for odd types
         raise DamagedError(f"{path} cannot be read: {error}") from None
     if about.get("format") != _FORMAT:
         raise DamagedError(f"{path} is not a checkpoint of this version: its format is {about.get('format')!r}")
@@ -44,9 +46,11 @@ def load(path: Path) -> Tree:
     if _checksum(tensors, text) != about.get("checksum"):
         raise DamagedError(f"{path} is damaged: its checksum does not match")
     try:
-        return join(tensors, json.loads(text))
+        return join(tensors, parse_json(text))
     except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from None
+    except RecursionError:
+        raise DamagedError(f"{path} is damaged: it is nested too deeply") from None
 
 
 def _checksum(tensors: Mapping[str, Tensor], text: str) -> str:

@@ -6,7 +6,6 @@ the validation images), ``checkpoints/`` where it can go on, ``model.safetensors
 
 import json
 import os
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from filelock import FileLock, Timeout
 
 from rvsm.files import remove_leftovers, write_text
 from rvsm.records import checkpoint
+from rvsm.records.reading import parse_json, parse_toml, read_table, read_text
+from rvsm.records.result import check_result
 from rvsm.records.tree import Tree
 from rvsm.records.weights import load_weights, save_weights
 
@@ -91,14 +92,15 @@ class Run:
     def config(self) -> dict[str, Any]:
         """Return the configuration as a table."""
         file = self.folder / "config.toml"
+        text = read_text(file) or ""
         try:
-            return tomllib.loads(file.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            return parse_toml(text)
+        except ValueError as error:
             raise ValueError(f"{file} is damaged: {error}") from None
 
     def about(self) -> dict[str, Any]:
         """Return where and with what it was run."""
-        return _read(self.folder / "about.json") or {}
+        return read_table(self.folder / "about.json") or {}
 
     # How it went
 
@@ -111,11 +113,10 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics; a line that a kill cut short is left out."""
-        file = self.folder / "metrics.jsonl"
         records = []
-        for line in file.read_text(encoding="utf-8", errors="replace").split("\n") if file.exists() else []:
+        for line in (read_text(self.folder / "metrics.jsonl", errors="replace") or "").split("\n"):
             try:
-                record = json.loads(line)
+                record = parse_json(line)
             except ValueError:
                 continue
             if isinstance(record, dict):
@@ -131,7 +132,7 @@ class Run:
         for path in self.checkpoints():
             if _age(path) > _age(self._checkpoint(step)):
                 path.replace(path.with_name(f"{path.name}.damaged"))
-        kept = [record for record in self.metrics() if record.get("step", 0) <= step]
+        kept = [record for record in self.metrics() if _is_before(record.get("step"), step)]
         write_text("".join(_json(record) + "\n" for record in kept), self.folder / "metrics.jsonl")
 
     # Where it can go on
@@ -172,14 +173,17 @@ class Run:
             path.unlink(missing_ok=True)
 
     def result(self, *needed: str) -> dict[str, Any] | None:
-        """Return the result, which must have all that is needed; None if the run is not finished."""
+        """Return the result, which must have all that is needed, of its kind; None if the run is not finished."""
         file = self.folder / "result.json"
+        again = "remove the file and resume the run to have it again"
         try:
-            found = _read(file)
-            if found is not None and (missing := [key for key in needed if key not in found]):
-                raise ValueError(f"{file} is damaged: it lacks {missing[0]!r}")
+            found = read_table(file)
         except ValueError as error:
-            raise ValueError(f"{error}; remove the file and resume the run to have it again") from None
+            raise ValueError(f"{error}; {again}") from None
+        try:
+            check_result({} if found is None else found, () if found is None else needed)
+        except ValueError as error:
+            raise ValueError(f"{file} is damaged: {error}; {again}") from None
         return found
 
     def weights(self) -> dict[str, Any]:
@@ -197,7 +201,7 @@ class Run:
 
     def runtime(self) -> dict[str, Any] | None:
         """Return what was measured of the packed network, if it was packed."""
-        return _read(self.folder / "runtime.json")
+        return read_table(self.folder / "runtime.json")
 
     @property
     def status(self) -> str:
@@ -222,6 +226,11 @@ def _age(checkpoint: Path) -> tuple[int, str]:
     return len(checkpoint.name), checkpoint.name
 
 
+def _is_before(found: Any, step: int) -> bool:
+    """Return whether a record's step is known and not after another one."""
+    return isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= step
+
+
 def _json(record: Mapping[str, Any], indent: int | None = None) -> str:
     r"""Return a record as text that UTF-8 can hold, so that nothing that was measured is lost for a name.
 
@@ -231,15 +240,3 @@ def _json(record: Mapping[str, Any], indent: int | None = None) -> str:
     '{"class": "caf\\udce9 ℓ0"}'
     """
     return json.dumps(dict(record), indent=indent, ensure_ascii=False).encode(errors="backslashreplace").decode()
-
-
-def _read(file: Path) -> dict[str, Any] | None:
-    if not file.exists():
-        return None
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file} is damaged: {error}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} is damaged: it should hold an object")
-    return found

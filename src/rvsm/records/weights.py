@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialize
 
 from rvsm.files import replacing
+from rvsm.records.reading import parse_json, require_regular
 from rvsm.records.tree import join, split
 
 _MARK = "#"
@@ -37,14 +38,18 @@ def save_weights(weights: Mapping[str, Any], path: Path) -> None:
 
 def load_weights(path: Path) -> dict[str, Any]:
     """Return the state of a model."""
+    if path.exists():
+        require_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-            rest = json.loads((file.metadata() or {}).get("rest", "{}"))
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read ({error}); is the run finished?") from None
-    parts = {key.removeprefix(_MARK): tensors.pop(key) for key in list(tensors) if key.startswith(_MARK)}
-    return {**tensors, **join(parts, rest)}
+            rest = parse_json((file.metadata() or {}).get("rest", "{}"))
+        parts = {key.removeprefix(_MARK): tensors.pop(key) for key in list(tensors) if key.startswith(_MARK)}
+        return {**tensors, **join(parts, rest)}
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"{path} cannot be read ({error}); is it whole, and the run finished?") from None
+    except RecursionError:
+        raise ValueError(f"{path} cannot be read (it is nested too deeply)") from None
 
 
 def _packed(weights: Mapping[str, Any]) -> bytes:

@@ -135,7 +135,7 @@ def read(run: Run) -> Reading:
 
     config: Mapping[str, Any] = attempt(run.config) or {}
     about: Mapping[str, Any] = attempt(run.about) or {}
-    records = run.metrics()
+    records: list[dict[str, Any]] = attempt(run.metrics) or []
     looks = [look for look in map(_look, records) if look is not None]
     if len(looks) < len(records):
         complaints.append(f"{len(records) - len(looks)} lines of metrics.jsonl have no epoch and are left out")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rvsm.config import config_of, differences, read_config
+from rvsm.models import NotAllowedError
 from rvsm.results.experiments import Collection, Experiment
 
 
@@ -48,6 +49,8 @@ def _changes(e: Experiment, file: Path) -> tuple[str, ...]:
             return ()
         data = {**asked.data.table(), **e.first.options.get("data", {})}  # a line does not tell where its images were
         made = config_of({"name": asked.name, "seed": asked.seed, **e.first.options, "data": data})
+    except NotAllowedError:
+        return ("the options cannot be compared without importing the model",)
     except ValueError as error:
         return (f"the options cannot be compared ({error})",)
     return tuple(differences(asked, made, machine=False)) or ("options that there were not when it was run",)

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from statistics import median
 from typing import Any
 
-from rvsm.config import config_of
+from rvsm.config import described
 from rvsm.records import Run
 from rvsm.report.numbers import inside, number
 
@@ -42,7 +42,7 @@ def summarize(run: Run) -> dict[str, Any]:
     result = run.result()
     if result is None:
         raise ValueError(f"{run.folder} is not finished: go on with rvsm resume {run.folder}, and collect it then")
-    config = config_of(run.config(), run.folder / "config.toml")
+    config = described(run.config(), run.folder / "config.toml")
     records = run.metrics()
     line = {
         "format": FORMAT,

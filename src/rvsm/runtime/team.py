@@ -13,6 +13,8 @@ from functools import partial
 from operator import call
 from queue import SimpleQueue
 
+from rvsm.cores import require_threads
+
 Work = Callable[[int], object]
 
 
@@ -35,9 +37,7 @@ def cores() -> int:
 
 def thread_count(wish: int | None) -> int:
     """Return the threads that a caller asks for, or those to use if it does not say."""
-    if wish is not None and wish < 1:
-        raise ValueError(f"threads must be at least 1 but is {wish}")
-    return wish or cores()
+    return require_threads(cores() if wish is None else wish)
 
 
 class Team:

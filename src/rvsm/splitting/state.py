@@ -59,7 +59,7 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
         own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
         for option, value in own.items():
             _require_same(f"{option} of {name!r}", theirs[name][option], value)
-        _check_numbers(theirs[name], name)
+        _check_numbers(theirs[name], layer, stepped=saved["step"] > 0)
     for option, value in settings.items():
         _require_same(option, saved["settings"].get(option, _BEFORE.get(option)), value)
     _check_tensors(saved, ours)
@@ -105,11 +105,13 @@ def _check_shape(saved: Any, method: str) -> None:
         raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")
 
 
-def _check_numbers(entry: Mapping[str, Any], name: str) -> None:
-    for key in ("beta", "lam"):
+def _check_numbers(entry: Mapping[str, Any], layer: Layer, *, stepped: bool) -> None:
+    known = {"beta": layer.beta, "lam": None if layer.penalty is None else layer.penalty.lam}
+    for key, ours in known.items():
         value = entry[key]
-        if value is not None and not (isinstance(value, float | int) and 0 < value < float("inf")):
-            raise ValueError(f"the state's {key} of {name!r} must be > 0 and finite but is {value!r}")
+        missing = value is None and (ours is None or not stepped)  # a target may choose it in the first step
+        if not missing and not (isinstance(value, float | int) and 0 < value < float("inf")):
+            raise ValueError(f"the state's {key} of {layer.name!r} must be > 0 and finite but is {value!r}")
 
 
 def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer]) -> None:
@@ -121,6 +123,8 @@ def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer]) -> Non
                 raise ValueError(
                     f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
                 )
+    if "z" in saved["memory"] and saved["memory"]["z"].keys() != saved["memory"].get("u", {}).keys():
+        raise ValueError("the state's memory must have a u for each multiplier z, and the other way round")
     for name, packed in saved["support"].items():
         bits = layers[name].parameter.numel() if name in layers else -1
         if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:

@@ -6,8 +6,12 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rvsm.files import printable
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
+
+_FEW_STEPS = 300
+"""Of which the first tenths are too early to know the weights that matter, and the last ones only heal."""
 
 
 class Display(Callback):
@@ -19,7 +23,9 @@ class Display(Callback):
         self._task = TaskID(0)
 
     def on_start(self, trainer: Trainer) -> None:
-        """Start the bar."""
+        """Say how long it will be, and start the bar."""
+        if not self.brief and not trainer.step:
+            self._tell_length(trainer)
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}", markup=False),
@@ -28,7 +34,7 @@ class Display(Callback):
             )
             self._progress = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
             self._task = self._progress.add_task(
-                trainer.config.name, total=trainer.steps, completed=trainer.step, refresh=True
+                printable(trainer.config.name), total=trainer.steps, completed=trainer.step, refresh=True
             )
             self._progress.start()
 
@@ -41,6 +47,16 @@ class Display(Callback):
         """Print the line."""
         if not self.brief:
             line(self.console, record, trainer.config.training.epochs)
+
+    def _tell_length(self, trainer: Trainer) -> None:
+        batches, epochs = trainer.batches, trainer.config.training.epochs
+        last = batches.images_used - (len(batches) - 1) * batches.batch_size
+        smaller = f", the last of {last}" if last < batches.batch_size else ""
+        text = f"{trainer.steps:,} steps: {epochs} × {len(batches)} batches of {batches.batch_size} images{smaller}"
+        if trainer.steps < _FEW_STEPS:
+            text += "; these are few to learn in, so try more --training.epochs, or a smaller --training.batch"
+        style = "yellow" if trainer.steps < _FEW_STEPS else None
+        self.console.print(text, style=style, highlight=False, soft_wrap=True)
 
     def on_end(self, trainer: Trainer) -> None:
         """Take the bar away."""

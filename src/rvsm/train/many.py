@@ -12,7 +12,7 @@ from rvsm.records import Run, folder_of
 from rvsm.train.at_once import run_at_once
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
-from rvsm.train.session import refuse_others, start_or_resume, summary
+from rvsm.train.session import refuse_others, say, start_or_resume, summary
 
 GOES_ON = "stopped; the same command goes on from here"
 
@@ -59,13 +59,13 @@ def _one_by_one(wanted: Sequence[tuple[Config, Path]], console: Console, *, brie
     for number, (config, folder) in enumerate(wanted, 1):
         finished = (folder / "result.json").exists()
         title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{', finished already' * finished}"
-        console.print(title, highlight=False, markup=False, soft_wrap=True)
+        say(console, title)
         key = repr(config.data.table())
         if not finished and (loaded is None or loaded[0] != key):
             loaded = key, build.dataset(config)
         try:
             data = None if finished or loaded is None else loaded[1]
             result = start_or_resume(config, folder, console, data, brief=brief)
-            console.print(f"    {summary(result)}", highlight=False, soft_wrap=True)
+            say(console, f"    {summary(result)}")
         except DivergenceError as error:
-            console.print(f"    {error}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"    {error}", "yellow")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rvsm.train.restoring import check_numpy_state
+
 
 def seed_all(seed: int) -> None:
     """Seed the generators of torch, Python and NumPy, from which a user's model may draw."""
@@ -28,7 +30,8 @@ def random_state(device: str) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], device: str) -> None:
-    """Put the states of all generators back."""
+    """Put the states of all generators back; a state that is not theirs is an error."""
+    check_numpy_state(state["numpy"])
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None:
         torch.cuda.set_rng_state(state["cuda"], device)

@@ -12,13 +12,15 @@ from typing import Any
 
 import torch
 
+from rvsm.config import Config
+from rvsm.config.sections import is_own
 from rvsm.records import Run
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def writing(folder: Path, config: Config) -> Iterator[None]:
     """Say what to do where the folder of a run cannot be written to."""
     try:
         yield
@@ -27,7 +29,7 @@ def writing(folder: Path) -> Iterator[None]:
         raise ValueError(
             f"{folder} cannot be written to: {error.strerror or error}. "
             + (
-                f"Nothing before is lost: make room or give access, then go on with: rvsm resume {quoted(folder)}"
+                f"Nothing before is lost: make room or give access, then go on with: {resuming(folder, config)}"
                 if there
                 else "Make room, give access, or give another folder"
             )
@@ -37,6 +39,12 @@ def writing(folder: Path) -> Iterator[None]:
 def quoted(folder: Path) -> str:
     """Return a folder as one would type it into a shell."""
     return shlex.quote(str(folder))
+
+
+def resuming(folder: Path, config: Config) -> str:
+    """Return the command that goes on with a run; it names the model again if that is the user's own."""
+    model = config.model.name
+    return f"rvsm resume {quoted(folder)}" + (f" --allow-import {model}" if is_own(model) else "")
 
 
 class StoppedError(KeyboardInterrupt):
@@ -72,7 +80,7 @@ class Recorder(Callback):
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics."""
-        with writing(self.run.folder):
+        with writing(self.run.folder, trainer.config):
             self.run.append(record)
 
     def on_epoch(self, trainer: Trainer) -> None:
@@ -92,7 +100,7 @@ class Recorder(Callback):
 
     def _save(self, trainer: Trainer) -> None:
         if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # the next loss will tell if not
-            with writing(self.run.folder):
+            with writing(self.run.folder, trainer.config):
                 self.run.save(trainer.step, trainer.state())
         self._saved_at = time.monotonic()
         if self._stop:

@@ -1,21 +1,22 @@
 """Start, resume and finish a run in its folder."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from rvsm.config import Config, as_toml, config_of, differences
+from rvsm.config import Config, as_toml, config_of, described, differences
 from rvsm.data import Dataset
+from rvsm.files import printable
 from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
 from rvsm.train.callbacks import Callback
 from rvsm.train.display import Display, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, place, processor
-from rvsm.train.recorder import Recorder, StoppedError, quoted, writing
+from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
 from rvsm.train.tensorboard import TensorBoard
 from rvsm.train.trainer import Trainer
@@ -30,22 +31,33 @@ def start(
     _refuse(config, folder)
     with torch_threads(config.training.threads):
         trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+        _begin(trainer)
         with locked(folder):  # only now is there a folder: bad input leaves none
             _refuse(config, folder)  # another process may have been faster
-            with writing(folder):
+            with writing(folder, config):
                 run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
             return _train(run, trainer)
 
 
-def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False) -> dict[str, Any]:
-    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has."""
+def resume(
+    folder: Path,
+    console: Console,
+    data: Dataset | None = None,
+    *,
+    brief: bool = False,
+    allow_import: Collection[str] = (),
+) -> dict[str, Any]:
+    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has.
+
+    A model of somebody's own is imported only if ``allow_import`` names it as module:callable.
+    """
     run = Run(folder)
     if (result := run.result(*_TOLD)) is not None:
         return result
     with locked(folder):
         if (result := run.result(*_TOLD)) is not None:
             return result
-        config = config_of(run.config(), run.folder / "config.toml")
+        config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
         state, complaints = run.newest()
         for complaint in complaints:
             _warn(console, complaint)
@@ -54,10 +66,13 @@ def resume(folder: Path, console: Console, data: Dataset | None = None, *, brief
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
             _compare_machines(then, config, console)
-            trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
-            if state is not None:
+            listeners = _listeners(config, folder, console, brief=brief)
+            trainer = Trainer(config, data, listeners, remainder=state is None or _has_remainder(state))
+            if state is None:
+                _begin(trainer)
+            else:
                 _load(trainer, state, folder)
-            with writing(folder):
+            with writing(folder, config):
                 run.rewind(trainer.step)
             say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
             return _train(run, trainer)
@@ -70,7 +85,7 @@ def start_or_resume(
     if not (folder / "config.toml").exists():
         return start(config, folder, console, data, brief=brief)
     refuse_others(config, folder)
-    return resume(folder, console, data, brief=brief)
+    return resume(folder, console, data, brief=brief, allow_import=[config.model.name])
 
 
 def _listeners(config: Config, folder: Path, console: Console, *, brief: bool) -> list[Callback]:
@@ -83,10 +98,10 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
     try:
         trainer.run()
         weights, result = finish(trainer)
-        with writing(run.folder):
+        with writing(run.folder, trainer.config):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: rvsm resume {quoted(run.folder)}") from None
+        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: {resuming(run.folder, trainer.config)}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
@@ -115,7 +130,7 @@ def refuse_others(config: Config, folder: Path) -> None:
     if not (folder / "config.toml").exists():
         return
     try:
-        theirs = config_of(Run(folder).config())
+        theirs = described(Run(folder).config(), allow_import=[config.model.name])
     except ValueError as error:
         raise ValueError(
             f"{folder} holds a run that this version cannot read ({error}); give another folder, or remove it"
@@ -134,7 +149,7 @@ def _refuse(config: Config, folder: Path) -> None:
     if run.result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
-        f"{folder} holds this run, unfinished; go on with: rvsm resume {quoted(folder)}, unless a process is in it"
+        f"{folder} holds this run, unfinished; go on with: {resuming(folder, config)}, unless a process is in it"
     )
 
 
@@ -166,10 +181,20 @@ def _compare_machines(then: Mapping[str, Any], config: Config, console: Console)
         )
 
 
+def _has_remainder(state: Any) -> bool:
+    """Return whether a checkpoint is of a training that may use a last batch that is smaller than the others."""
+    return isinstance(state, Mapping) and state.get("remainder") is True
+
+
+def _begin(trainer: Trainer) -> None:
+    if trainer.config.weights is not None:
+        trainer.begin_with(Path(trainer.config.weights))
+
+
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
     try:
         trainer.load_state(state)
-    except (RuntimeError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever somebody has written into it
         raise ValueError(
             f"the checkpoint in {folder} does not fit what its config.toml describes; were options, the model or the"
             " data changed since? Change them back, or start again in a new folder"
@@ -178,8 +203,9 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: folders may have brackets in their names, and logs no width."""
-    console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+    """Print lines as they are: folders may have brackets in their names, logs no width; escapes are shown."""
+    shown = "\n".join(map(printable, text.split("\n")))
+    console.print(shown, style=style, highlight=False, markup=False, soft_wrap=True)
 
 
 def _warn(console: Console, text: str) -> None:

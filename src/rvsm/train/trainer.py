@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
-from rvsm.config import Config, build, config_of, differences
-from rvsm.data import Batches, Dataset, Images, moments
-from rvsm.models import Prepared
+from rvsm.config import Config, build, described, differences
+from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
+from rvsm.models import Prepared, fill
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept
-from rvsm.records import check_weights
+from rvsm.records import check_weights, load_weights
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
 from rvsm.train.randomness import random_state, random_state_kept, seed_all, set_random_state
+from rvsm.train.restoring import check_state, optimizer_state
 
 
 class Trainer:
@@ -30,11 +32,20 @@ class Trainer:
         config: what is to be trained, and how.
         data: the images; loaded if they are not given.
         callbacks: what listens.
+        remainder: whether a last batch that is smaller may be used, where `keeps_remainder` says so; the states of
+            trainings that began before there was such a rule do not have it.
 
     """
 
-    def __init__(self, config: Config, data: Dataset | None = None, callbacks: Sequence[Callback] = ()) -> None:
-        self.config, self.callbacks = config, callbacks
+    def __init__(
+        self,
+        config: Config,
+        data: Dataset | None = None,
+        callbacks: Sequence[Callback] = (),
+        *,
+        remainder: bool = True,
+    ) -> None:
+        self.config, self.callbacks, self._remainder = config, callbacks, remainder
         training = config.training
         self.placement = place(training)
         self.data = build.dataset(config) if data is None else data
@@ -55,9 +66,9 @@ class Trainer:
         self.steps = training.epochs * len(self.batches)
         self.step = self._first_step = 0
         self.schedule = build.schedule(config)
-        options = build.optimizer(config)
-        self.lr = options.lr
-        self.optimizer = options.build([p for p in self.model.parameters() if p.requires_grad])
+        self._options = build.optimizer(config)
+        self.lr = self._options.lr
+        self.optimizer = self._options.build([p for p in self.model.parameters() if p.requires_grad])
         self.method = build.method(config, self.model, self.steps, x)
         if self.method is not None:
             self.method.attach(self.optimizer)
@@ -66,6 +77,18 @@ class Trainer:
         self._began = time.perf_counter()
         self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
         self._last_look = (0, 0.0)  # step, and seconds of data and training, for the speed
+
+    def begin_with(self, weights: Path) -> None:
+        """Take the first weights from a safetensors file, or from the folder of a finished run."""
+        file = weights / "model.safetensors" if weights.is_dir() else weights
+        if not file.exists():
+            raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
+        if file.suffix != ".safetensors":
+            raise ValueError(
+                f"model.weights: {file} is no .safetensors file, and others are pickled, which can run any program;"
+                " convert it with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NAME)"
+            )
+        fill(self.model, load_weights(file), file)
 
     # The course
 
@@ -173,10 +196,11 @@ class Trainer:
     def _speed(self) -> dict[str, Any]:
         step, before = self._last_look
         busy = self._times["data"] + self._times["training"]
+        images = (self.step - step) * self.batches.images_used / len(self.batches)
         self._last_look = (self.step, busy)
         pace = (time.perf_counter() - self._began) / max(self.step - self._first_step, 1)
         return {
-            "images_per_second": (self.step - step) * self.batches.batch_size / max(busy - before, 1e-9),
+            "images_per_second": images / max(busy - before, 1e-9),
             "seconds": self.seconds,
             "time_left": pace * (self.steps - self.step),
             "times": {name: round(value, 3) for name, value in self._times.items()},
@@ -189,6 +213,7 @@ class Trainer:
         """Return all that a fresh trainer needs to go on bit for bit."""
         return {
             "step": self.step,
+            "remainder": self._remainder,
             "config": self.config.table(),
             "images": self.data.fingerprint(),
             "seconds": self.seconds,
@@ -200,13 +225,15 @@ class Trainer:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-        if changes := differences(config_of(state["config"]), self.config, machine=False):
+        """Go on from a state; one that does not fit is a ValueError, after which this trainer is of no use."""
+        check_state(state, steps=self.steps, running=self._running)
+        theirs = described(state["config"], allow_import=[self.config.model.name])
+        if changes := differences(theirs, self.config, machine=False):
             raise ValueError(f"other options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
             raise ValueError("the images are not those that the run began with")
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(optimizer_state(state["optimizer"], self.optimizer, self._options))
         for parameter, kept in self.optimizer.state.items():
             for name, value in kept.items():
                 if torch.is_tensor(value) and value.shape == parameter.shape:
@@ -228,14 +255,15 @@ class Trainer:
         if not len(train):
             raise ValueError(f"training.validation = {share} holds all images back; none are left to train on")
         self.moments = moments(train)
+        batch = min(training.batch, len(train))
         self.batches = Batches(
             train,
-            min(training.batch, len(train)),
+            batch,
             seed=seed,
             augment=build.augmentations(self.config),
             mean=self.moments.mean,
             std=self.moments.std,
-            drop_last=True,
+            drop_last=not (self._remainder and keeps_remainder(len(train), batch)),
             channels_last=self.placement.channels_last,
             device=self.placement.device,
         )

@@ -1,0 +1,150 @@
+"""Use a trained network: the classes of images, with the run's own normalisation, and its accuracy."""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rvsm.config import build, read_config
+from rvsm.data import Images
+from rvsm.data.decode import decode
+from rvsm.records import Run
+from rvsm.train import load_network, quoted
+
+_BATCH = 64
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The class of an image, and the probability that the network gives it."""
+
+    file: str
+    name: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A network with what it needs to know of images.
+
+    Attributes:
+        network: maps normalised images ``[n, channels, size, size]`` to scores ``[n, classes]``.
+        shape: channels, height and width of an image.
+        classes: the names of the outputs.
+        mean: of each channel, for pixels from 0 to 1.
+        std: of each channel.
+        run: the folder of the run that it comes from.
+
+    """
+
+    network: Callable[[Tensor], Tensor]
+    shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    run: Run
+
+    @torch.inference_mode()
+    def scores(self, pixels: Tensor) -> Tensor:
+        """Return the scores of images of bytes, ``[n, channels, height, width]``."""
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (self.mean, self.std))
+        scores = self.network((pixels.float() / 255 - mean) / std).float()
+        if scores.shape != (len(pixels), len(self.classes)):
+            raise ValueError(
+                f"the network gives {list(scores.shape[1:])} scores for an image, but {self.run.folder} has"
+                f" {len(self.classes)} classes; is it the network of another run?"
+            )
+        return scores
+
+    def predict(self, files: Sequence[Path]) -> Iterator[Prediction]:
+        """Iterate over the predictions for image files, in their order."""
+        channels, size, _ = self.shape
+        rest = iter(files)
+        while chunk := list(islice(rest, _BATCH)):
+            pixels = torch.stack([_pixels(file, channels, size) for file in chunk])
+            best = self.scores(pixels).softmax(1).max(1)
+            for file, probability, index in zip(chunk, best.values.tolist(), best.indices.tolist(), strict=True):
+                yield Prediction(str(file), self.classes[index], probability)
+
+    def evaluate(self, images: Images) -> dict[str, float]:
+        """Return the number of images, the accuracy, and the mean cross-entropy."""
+        if tuple(images.images.shape[1:]) != self.shape:
+            raise ValueError(
+                f"the network takes images of {list(self.shape)} but these are {list(images.images.shape[1:])}"
+            )
+        if int(images.labels.max()) >= len(self.classes):
+            raise ValueError(f"the network knows {len(self.classes)} classes, but the images have more")
+        correct, loss = 0, 0.0
+        for pixels, labels in zip(*(torch.split(t, _BATCH) for t in (images.images, images.labels)), strict=True):
+            scores = self.scores(pixels)
+            correct += int((scores.argmax(1) == labels).sum())
+            loss += float(torch.nn.functional.cross_entropy(scores, labels, reduction="sum"))
+        return {"images": len(images), "accuracy": correct / len(images), "loss": loss / len(images)}
+
+
+def load_classifier(source: Path, *, run: Path | None = None, allow_import: Collection[str] = ()) -> Classifier:
+    """Return the network of a finished run's folder, or of a packed file.
+
+    Args:
+        source: the folder, or the file that ``rvsm pack`` wrote.
+        run: the folder that says how images are normalised and what the classes are called; by default that of the
+            file, which does not say so itself.
+        allow_import: the models, as module:callable, that a run may have imported.
+
+    """
+    network: Callable[[Tensor], Tensor]
+    if source.is_dir():
+        network, result = load_network(source, allow_import=allow_import)
+        kept = Run(source)
+    else:
+        from rvsm.runtime import load
+
+        network = load(source)
+        kept = _run_of(source, run)
+        found = kept.result("input", "classes", "mean", "std")
+        if found is None:
+            raise ValueError(f"{kept.folder} is not finished; go on with: rvsm resume {quoted(kept.folder)}")
+        result = found
+    channels, height, width = result["input"]
+    return Classifier(
+        network, (channels, height, width), tuple(result["classes"]), tuple(result["mean"]), tuple(result["std"]), kept
+    )
+
+
+def images_of(run: Run, flags: Sequence[str] = ()) -> Images:
+    """Return the test images of a run, or of the data that flags such as ``--data.path`` choose instead."""
+    table = run.config().get("data")
+    table = table if isinstance(table, Mapping) else {}
+    if any(flag.partition("=")[0] == "--data.name" for flag in flags):
+        table = {}
+    own = [f"--data.{key}={_text(value)}" for key, value in table.items()]
+    return build.dataset(read_config(flags=[*own, *flags, "--method.name", "dense"])).test
+
+
+def _run_of(file: Path, run: Path | None) -> Run:
+    try:
+        return Run(file.parent if run is None else run)
+    except ValueError as error:
+        raise ValueError(
+            f"{file} does not say how images are normalised and what its classes are called; give the run that it was"
+            f" packed from with --run ({error})"
+        ) from None
+
+
+def _pixels(file: Path, channels: int, size: int) -> Tensor:
+    if not file.is_file():
+        raise ValueError(f"{file} does not exist, or is no file; give image files")
+    try:
+        contents = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
+    return torch.tensor(decode(contents, str(file), channels=channels, size=size))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,76 @@
+"""Read the text files of a run's folder, of which nothing is trusted."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def read_text(file: Path, *, errors: str = "strict") -> str | None:
+    """Return a file's text, or None if there is no such file.
+
+    Args:
+        file: the file.
+        errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
+
+    Raises:
+        ValueError: it is no regular file (a pipe would never end), or it cannot be read.
+
+    """
+    if not file.exists():
+        return None
+    require_regular(file)
+    try:
+        return file.read_text(encoding="utf-8", errors=errors)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
+
+
+def require_regular(file: Path) -> None:
+    """Raise unless a path is that of a regular file, or of a link to one."""
+    if not file.is_file():
+        raise ValueError(f"{file} is no regular file; remove it")
+
+
+def parse_json(text: str) -> Any:
+    """Return what a text of JSON holds; too deep a nesting is a ValueError as any other damage is.
+
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Return the table of a text of TOML; too deep a nesting is a ValueError as any other damage is.
+
+    >>> parse_toml("a = " + "[" * 100_000)
+    Traceback (most recent call last):
+    ...
+    ValueError: it is nested too deeply
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_table(file: Path) -> dict[str, Any] | None:
+    """Return the object in a file of JSON, or None if there is no such file."""
+    text = read_text(file)
+    if text is None:
+        return None
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"{file} is damaged: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is damaged: it should hold an object")
+    return found

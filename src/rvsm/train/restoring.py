@@ -1,0 +1,101 @@
+"""Whether the state in a checkpoint has the form that a training needs; nothing in it is trusted.
+
+Its checksum tells damage from what was written, but not who wrote it. What torch checks itself, such as the names and
+shapes of a model's weights, is left to torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rvsm.optimizers import OptimizerOptions
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "step": (int,),
+    "config": (Mapping,),
+    "images": (str,),
+    "seconds": (int, float),
+    "running": (Mapping,),
+    "model": (Mapping,),
+    "optimizer": (Mapping,),
+    "method": (Mapping, type(None)),
+    "random": (Mapping,),
+}
+
+
+def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
+    """Raise unless a state has all its parts, with numbers in their bounds.
+
+    Args:
+        state: what a checkpoint holds.
+        steps: of the whole training.
+        running: sums such as the state should have.
+
+    """
+    if not isinstance(state, Mapping):
+        raise ValueError(f"expected a table but found a {type(state).__name__}")
+    for key, kinds in _KINDS.items():
+        if not isinstance(state.get(key), kinds) or isinstance(state[key], bool):
+            raise ValueError(f"its {key!r} should be a {kinds[0].__name__} but is a {type(state.get(key)).__name__}")
+    if not 0 <= state["step"] <= steps:
+        raise ValueError(f"its step should be in [0, {steps}] but is {state['step']}")
+    sums = state["running"]
+    if sums.keys() != running.keys() or not all(_is_size(value) for value in (state["seconds"], *sums.values())):
+        raise ValueError(f"its seconds, and the sums {', '.join(running)}, should be finite numbers ≥ 0")
+
+
+def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: OptimizerOptions) -> dict[str, Any]:
+    """Return a saved state of an optimizer with this one's own options, or raise if it is not of these parameters.
+
+    What torch keeps for a parameter is told by a step with a copy of it, from which the saved one may differ in its
+    values only. Options such as the momentum come from the configuration, not from the checkpoint.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    kept = saved.get("state")
+    if not isinstance(kept, Mapping):
+        raise ValueError("the optimizer's state should be a table")
+    for index, found in kept.items():
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(parameters):
+            raise ValueError(f"the optimizer's state is of {len(parameters)} parameters but has one called {index!r}")
+        expected = _kept_for(parameters[index], options)
+        if not isinstance(found, Mapping) or _form(found) != _form(expected):
+            raise ValueError(f"the optimizer's state of parameter {index} should be {_form(expected)}")
+    return {"state": dict(kept), "param_groups": optimizer.state_dict()["param_groups"]}
+
+
+def check_numpy_state(state: Sequence[Any]) -> None:
+    """Raise unless this is a state of NumPy's generator, which does not check the place that it reads from."""
+    kind, keys, place, has_gauss, gauss = state
+    if kind != "MT19937" or not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (624,):
+        raise ValueError("the state of NumPy's random numbers should be MT19937 with 624 keys")
+    whole = isinstance(place, int) and isinstance(has_gauss, int)
+    if not whole or not 0 <= place <= 624 or has_gauss not in (0, 1) or not _is_finite(gauss):
+        raise ValueError("the state of NumPy's random numbers should have a place in [0, 624]")
+
+
+def _kept_for(parameter: Tensor, options: OptimizerOptions) -> Mapping[str, Any]:
+    copy = nn.Parameter(parameter.detach().clone())
+    copy.grad = torch.zeros_like(copy)
+    trial = options.build([copy])
+    trial.step()
+    return dict(trial.state[copy])
+
+
+def _form(kept: Mapping[str, Any]) -> dict[str, str]:
+    """Return the kind of each value, and of tensors their type and shape."""
+    return {
+        str(name): f"{value.dtype} {list(value.shape)}" if torch.is_tensor(value) else type(value).__name__
+        for name, value in kept.items()
+    }
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and isfinite(value)
+
+
+def _is_size(value: Any) -> bool:
+    return _is_finite(value) and value >= 0
