@@ -111,16 +111,24 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics; a line that a kill cut short is left out."""
+        return self.metrics_and_damage()[0]
+
+    def metrics_and_damage(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the metrics, and how many lines were left out because they cannot be read."""
         file = self.folder / "metrics.jsonl"
-        records = []
+        records, damaged = [], 0
         for line in file.read_text(encoding="utf-8", errors="replace").split("\n") if file.exists() else []:
+            if not line.strip():
+                continue
             try:
                 record = json.loads(line)
             except ValueError:
-                continue
+                record = None
             if isinstance(record, dict):
                 records.append(record)
-        return records
+            else:
+                damaged += 1
+        return records, damaged
 
     def rewind(self, step: int) -> None:
         """Forget what comes after a step, because the training goes on from there.
