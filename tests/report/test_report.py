@@ -95,13 +95,14 @@ def test_an_unfinished_run_shows_what_there_is(copy: Callable[..., Run], tmp_pat
     assert not list((tmp_path / "out" / "pictures").iterdir()), "those of the earlier report no longer apply"
 
 
-def test_an_earlier_report_leaves_nothing_but_what_others_put_there(trained: dict[str, Path], tmp_path: Path) -> None:
-    report([Run(trained[name]) for name in ("dense", "l0")], tmp_path)
-    (tmp_path / "pictures" / "mine.png").write_bytes(b"")
+def test_pictures_of_an_earlier_report_are_removed(trained: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "pictures").mkdir()
+    for name in ("lagrangian.png", "lagrangian.pdf", "mine.png"):
+        (tmp_path / "pictures" / name).touch()
     page = report([Run(trained["dense"])], tmp_path)
     left = {file.name for file in (tmp_path / "pictures").iterdir()}
     drawn = {f"{name}.{ending}" for name in pictures(page.read_text(encoding="utf-8")) for ending in ("png", "pdf")}
-    assert left == drawn | {"mine.png"}
+    assert left == drawn | {"mine.png"}, "what others put there stays"
     assert "lagrangian.png" not in left
 
 
