@@ -49,8 +49,12 @@ def _label_of_others(canvas: Canvas, axes: Axes) -> str:
 
 
 def _line(line: Line2D) -> dict[str, Any] | None:
+    if line.axes is None or line.get_transform() is not line.axes.transData:  # a level across the panel, for instance
+        return None
     x, y = (np.asarray(values, dtype=float) for values in (line.get_xdata(), line.get_ydata()))
-    return _series(line, to_hex(line.get_color()), x, y) if line.axes and len(x) == len(y) else None
+    if len(x) != len(y) or np.any(np.diff(x) < 0):  # a path in a plane: no number belongs to a place on the axis
+        return None
+    return _series(line, to_hex(line.get_color()), x, y)
 
 
 def _stairs(patch: Any) -> dict[str, Any] | None:
