@@ -237,7 +237,12 @@ def test_the_table_of_layers(trained: dict[str, Path], comparison: Path, tmp_pat
     assert result is not None
     assert [row[0] for row in layers] == list(result["layers"])
     first = result["layers"][layers[0][0]]
-    assert layers[0][1:5] == ["8 × 1 × 3 × 3", "72", f"{100 * (1 - first['density']):.2f}", f"{72 * 8 * 8:,}"]
+    assert layers[0][1:5] == [
+        "8 × 1 × 3 × 3".replace(" ", "\u00a0"),
+        "72",
+        f"{100 * (1 - first['density']):.2f}",
+        f"{72 * 8 * 8:,}",
+    ]
     assert layers[0][5:7] == [f"{72 * 64 * first['density']:,.0f}", f"{100 * first['density']:.2f}"]
     assert layers[0][7] == "0.0447", "√(2λ/β)"
     assert total[:4] == ["all of them", "", f"{result['weights']:,}", f"{100 * result['sparsity']:.2f}"]

@@ -53,7 +53,7 @@ def _row(c: Configuration, name: str) -> tuple[Cell, ...]:
     threshold = Mean.of(thresholds)
     return (
         Cell(name),
-        Cell(" × ".join(map(str, first.shape)) or NOTHING),
+        Cell("\u00a0×\u00a0".join(map(str, first.shape)) or NOTHING),  # in one line
         _count(_weights(first)),
         _percent(None if density is None else 1 - density.mean),
         _count(total),
