@@ -70,3 +70,6 @@ def test_a_drawn_legend_has_room_for_its_names() -> None:
     assert columns(long, 2.0) == 1
     assert height([], 8.5) == 0
     assert height(long, 8.5) == pytest.approx(3 * height(short, 8.5))
+    endless = [Key("n" * 400, "C0")]
+    assert columns(endless, 8.5) == 1
+    assert height(endless, 8.5) == pytest.approx(3 * height(short, 8.5)), "three lines of it are shown"

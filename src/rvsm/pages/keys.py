@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from textwrap import shorten, wrap
+from textwrap import wrap
 from typing import Literal
 
 import numpy as np
@@ -101,7 +101,8 @@ def draw(canvas: Canvas, keys: Sequence[Key]) -> None:
 
 
 def _lines(key: Key) -> list[str]:
-    return wrap(shorten(key.name, 160, placeholder=" …"), 60) or [""]
+    """Return a name in lines; one that would fill the picture is cut."""
+    return wrap(key.name if len(key.name) <= 160 else f"{key.name[:158]} …", 60) or [""]
 
 
 def _outline(marker: str) -> str:
