@@ -28,3 +28,14 @@ def test_a_name_in_the_documents_is_there_after_importing_the_package(name: str)
 
 def test_the_documents_name_something() -> None:
     assert {"compile", "export.to_onnx", "bench.compare", "train.load_network"} <= set(documented())
+
+
+def test_the_numbers_of_the_page_on_choosing_are_committed_results() -> None:
+    tables = [
+        line for line in (ROOT / "docs" / "choosing.md").read_text(encoding="utf-8").splitlines() if line[:1] == "|"
+    ]
+    numbers = {number for line in tables for number in re.findall(r"\d+\.\d{2}\b", line) if "`" not in line}
+    sources = ("docs/results.md", "README.md", "benchmarks/README.md", "benchmarks/runtime.md")
+    committed = "".join((ROOT / source).read_text(encoding="utf-8") for source in sources)
+    assert len(numbers) > 30
+    assert {number for number in numbers if number not in committed} == set()

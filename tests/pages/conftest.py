@@ -4,8 +4,10 @@ import json
 import re
 import shutil
 import subprocess
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 from html import unescape
 from pathlib import Path
 
@@ -18,15 +20,21 @@ FLAGS = """
     --window-size=1400,1000 --dump-dom
 """
 
-# The page says of itself what it looks like, with all that is folded opened.
-_PROBE = """<script>addEventListener('load', () => {
+# The page says of itself what it looks like, with all that is folded opened, after a reader did something.
+_PROBE = """addEventListener('load', () => {
   document.querySelectorAll('details').forEach(part => part.open = true);
-  const images = [...document.images];
-  Promise.all(images.map(i => i.decode().catch(() => 0))).then(() => parent.postMessage(JSON.stringify({
+  %s;
+  const tip = document.querySelector('.tip');
+  const seen = [...document.querySelectorAll('figure')].map(f => [...f.querySelectorAll('.plot > div')].filter(
+    part => part.querySelector('svg') && part.getBoundingClientRect().height > 50));
+  parent.postMessage(JSON.stringify({
     width: innerWidth, needed: document.documentElement.scrollWidth,
     dark: getComputedStyle(document.body).backgroundColor === 'rgb(21, 27, 35)',
-    visible: images.map(i => i.naturalWidth > 0 && i.getBoundingClientRect().height > 50),
-    narrow: images.map(i => i.naturalWidth < 450) }), '*')) })</script></body>"""
+    visible: seen.map(parts => parts.length === 1),
+    narrow: seen.map(parts => parts.some(part => part.className === 'narrow')),
+    tip: tip && !tip.hidden ? tip.innerText : '',
+    off: [...document.querySelectorAll('.off')].map(part => part.tagName.toLowerCase() + part.dataset.run),
+  }), '*') })"""
 _FRAME = """<!doctype html><title></title><link rel="icon" href="data:,">
 <script>addEventListener('message', e => document.title = e.data)</script>
 <iframe src="probe.html" style="border: 0; width: {width}px; height: 900px"></iframe>"""
@@ -34,27 +42,45 @@ _FRAME = """<!doctype html><title></title><link rel="icon" href="data:,">
 
 @dataclass(frozen=True)
 class Seen:
-    """Width of the window and of what is in it, if it is dark, which pictures are visible and narrow, the console."""
+    """What is to be seen of a page.
+
+    Attributes:
+        width: the width of the window.
+        needed: the width of what is in it.
+        dark: whether it is dark.
+        visible: for each figure, whether just one of its pictures is to be seen.
+        narrow: for each figure, whether that is the one for narrow screens.
+        tip: the numbers that are shown of what is pointed at.
+        off: the parts that are faded because their run is switched off, as tag and run.
+        console: what the browser complained about.
+
+    """
 
     width: int
     needed: int
     dark: bool
     visible: list[bool]
     narrow: list[bool]
+    tip: str
+    off: list[str]
     console: str
 
 
 @pytest.fixture
 def look(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Seen]:
-    """Open a page in a frame of a width, since Chromium's own windows are at least 500 pixels wide."""
+    """Open a page in a frame of a width, since Chromium's own windows are at least 500 pixels wide, and act in it."""
     if CHROMIUM is None:
         pytest.skip("no Chromium here; Debian's package chromium provides one")
 
-    def open_page(page: Path, *, width: int, dark: bool = False) -> Seen:
+    def open_page(page: Path, *, width: int, dark: bool = False, act: str = "") -> Seen:
         folder = tmp_path_factory.mktemp("browser")
         html = page.read_text(encoding="utf-8")
         assert "</body>" in html
-        (folder / "probe.html").write_text(html.replace("</body>", _PROBE), encoding="utf-8")
+        probe = _PROBE % act
+        digest = b64encode(sha256(probe.encode()).digest()).decode()
+        html = html.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)  # the rest of the policy holds
+        html = html.replace("</body>", f"<script>{probe}</script></body>")
+        (folder / "probe.html").write_text(html, encoding="utf-8")
         (folder / "frame.html").write_text(_FRAME.format(width=width), encoding="utf-8")
         scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         profile = f"--user-data-dir={folder / 'profile'}"

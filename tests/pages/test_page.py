@@ -1,28 +1,40 @@
 """Pages: everything is escaped, in one file, and a browser shows it."""
 
-import base64
+import json
 import re
+from base64 import b64encode
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from rvsm.pages import Card, Cell, Details, Figure, Page, Section
+from rvsm.pages import Card, Cell, Details, Figure, Key, Page, Section
+from rvsm.pages.keys import gid
 from rvsm.pages.page import write
+
+HOSTILE = "</script><script>alert(1)</script><!--<script>"
+KEYS = (Key("first <b>", "C6", "--", "o", run=0), Key(HOSTILE, "C1", run=1), Key("area", "C1", filled=True))
 
 
 def figure(name: str = "line", phone: tuple[float, float] | None = None) -> Figure:
     def draw(canvas: Canvas) -> None:
-        canvas.subplots().plot([0, 1], [1, 0], color="C6", label="数")
+        axes = canvas.subplots()
+        axes.plot([0, 1, 2], [2, 0, 1.5], color="C6", label="数", gid=gid(0))
+        axes.plot([0, 1, 2], [1, 3, 1], color="C1", label=HOSTILE, gid=gid(1))
+        axes.plot([0, 2], [0, 0])
+        axes.set(title=HOSTILE, xlabel="epoch")
 
-    return Figure(name, "A falling <line>.", draw, phone=phone)
+    return Figure(name, "A falling <line>.", draw, phone=phone, keys=KEYS)
 
 
 def page() -> Page:
     card = Card("A & B", "fails", "bad", [("claim", "1 < 2")], anchor="a-b")
-    table = Section("First", ["<script>alert(1)</script>"], ("name",), [(Cell("x<y", tone="good", anchor="a-b"),)])
+    rows = [(Cell("x<y", tone="good", anchor="a-b"),), (Cell("first <b>", key=KEYS[0]),)]
+    table = Section("First", ["<script>alert(1)</script>"], ("name",), rows)
     wide = [Cell("a" * 60), *(Cell(f"{i}", numeric=True) for i in range(40))]
     details = Details("More <i>", facts=[("k<", "v" * 300)], head=["h"] * 41, rows=[wide], text="<pre>" + "x" * 500)
     pictures = [figure(), figure("both", phone=(4.0, 3.0))]
@@ -30,25 +42,62 @@ def page() -> Page:
     return Page("Title <b>" + "t" * 200, "Lead.", [table, second], footer="f & g")
 
 
+def scripts(html: str) -> list[str]:
+    """Return the scripts that a browser runs: not the data."""
+    return re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+
+
 def test_text_is_escaped_and_nothing_comes_from_outside() -> None:
     html = page().html()
-    assert "<script" not in html
+    assert "alert(1)" not in "".join(scripts(html))
     assert "&lt;script&gt;alert(1)" in html
+    assert "<script>alert" not in html
+    assert "<!--" not in html
     assert "Title &lt;b&gt;" in html
     assert not re.search(r'(?:src|href|srcset)="(?!data:|#)', html)
-    assert html.count("data:image/svg+xml;base64,") == 6, "light and dark, and one also for phones"
+    assert html.count('role="img"') == 3, "one for both widths, and one of the other for each"
     assert "More &lt;i&gt;" in html
     assert "&lt;pre&gt;xxx" in html
     assert "<dt>k&lt;</dt>" in html
     assert '<td class=" number">7</td>' in html
 
 
-def test_a_dark_picture_differs_in_ink_only() -> None:
-    light, dark = (base64.b64decode(source.partition(",")[2]).decode() for source in figure().sources())
-    assert "#1f2328" in light
-    assert "#1f2328" not in dark
-    assert light.replace("#1f2328", "#d1d7e0").replace("#d0d7de", "#3d444d") == dark
-    assert "<!--" not in light
+def test_the_policy_allows_the_one_script_of_the_page_and_no_network() -> None:
+    html = page().html()
+    (script,) = scripts(html)
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy
+    assert f"script-src &#39;sha256-{digest}&#39;" in policy[1]
+    assert policy[1].startswith("default-src &#39;none&#39;")
+    assert html.index("Content-Security-Policy") < html.index("<script")
+
+
+def test_a_drawing_follows_the_page_and_knows_its_numbers() -> None:
+    drawing = figure().drawings()["wide"]
+    root = ElementTree.fromstring(str(drawing.svg))
+    assert "#1f2328" not in drawing.svg, "the page says what ink is"
+    assert "var(--ink)" in drawing.svg
+    assert {part.get("data-run") for part in root.iter()} == {None, "0", "1"}
+    (panel,) = drawing.readings
+    assert [(one["name"], one["run"], one["colour"]) for one in panel["series"]] == [
+        ("数", "0", "var(--ink)"),
+        (HOSTILE, "1", "#d55e00"),
+    ]
+    assert (panel["series"][0]["x"], panel["series"][0]["y"]) == ([0, 1, 2], [2, 0, 1.5])
+    assert (panel["title"], panel["across"]) == (HOSTILE, "epoch")
+    left, top, right, bottom = panel["box"]
+    assert 0 < left < right < 7 * 72
+    assert 0 < top < bottom < 4.2 * 72
+    json.dumps(drawing.readings, allow_nan=False)
+
+
+def test_no_two_parts_of_a_page_have_the_same_name() -> None:
+    html = page().html()
+    names = re.findall(r'\bid="([^"]*)"', html)
+    assert len(names) == len(set(names))
+    links = [*re.findall(r"url\(#([^)]*)\)", html), *re.findall(r'href="#([^"]*)"', html)]
+    assert set(links) <= set(names)
 
 
 def test_links_lead_to_places_in_the_page() -> None:
@@ -67,6 +116,16 @@ def test_pictures_are_saved_for_a_paper(tmp_path: Path) -> None:
     assert [file.read_bytes()[:4] for file in files] == [b"\x89PNG", b"%PDF"]
 
 
+def test_a_file_has_the_legend_drawn_and_the_page_has_it_in_words(tmp_path: Path) -> None:
+    (file,) = figure().save(tmp_path, formats=("png",))
+    width, height = (int.from_bytes(file.read_bytes()[at : at + 4]) for at in (16, 20))
+    assert width == 7 * 150
+    assert height > 4.2 * 150, "room for the legend"
+    assert "first" not in figure().drawings()["wide"].svg
+    assert '<span class="key" data-run="0">' in page().html()
+    assert "first &lt;b&gt;</span>" in page().html()
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (360, True)], ids=["desktop", "phone"])
 def test_a_browser_shows_the_page_without_an_error(
     tmp_path: Path, width: int, *, dark: bool, look: Callable[..., Any]
@@ -80,9 +139,46 @@ def test_a_browser_shows_the_page_without_an_error(
     assert seen.narrow == [False, width == 360], "only one of the pictures has a version for phones"
 
 
+POINT = """const plot = document.querySelector('#line svg'), box = plot.getBoundingClientRect();
+    plot.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width * %s, clientY: box.top + 99}))"""
+KEY = "document.querySelector('#line svg').dispatchEvent(new KeyboardEvent('keydown', {key: '%s'}))"
+
+
+@pytest.mark.parametrize(
+    ("act", "tip"),
+    [
+        (POINT % 0.5, ["epoch 1", "3", "0"]),
+        (POINT % 0.97, ["epoch 2", "1.5", "1"]),
+        (";".join(KEY % key for key in ("ArrowLeft", "ArrowLeft")), ["epoch 1", "3", "0"]),
+        (f"{POINT % 0.5}; {KEY % 'Escape'}", []),
+    ],
+    ids=["middle", "end", "keyboard", "escape"],
+)
+def test_pointing_at_a_plot_shows_its_numbers(
+    tmp_path: Path, act: str, tip: list[str], look: Callable[..., Any]
+) -> None:
+    write(page(), tmp_path / "page.html")
+    seen = look(tmp_path / "page.html", width=1200, act=act)
+    assert seen.console == ""
+    lines = seen.tip.splitlines()
+    assert [line.rpartition(", ")[2] for line in lines if line not in ("数", HOSTILE)] == tip
+    assert (HOSTILE in lines) == bool(tip), "as it is, and not as HTML"
+
+
+def test_a_run_is_switched_off_everywhere(tmp_path: Path, look: Callable[..., Any]) -> None:
+    write(page(), tmp_path / "page.html")
+    click = "document.querySelector('td .key').click()"
+    seen = look(tmp_path / "page.html", width=1200, act=f"{click}; {POINT % 0.5}")
+    assert seen.console == ""
+    assert set(seen.off) == {"tr0", "span0", "g0"}
+    assert seen.off.count("g0") == 3, "in every picture"
+    assert "数" not in seen.tip
+    assert look(tmp_path / "page.html", width=1200, act=f"{click}; {click}").off == []
+
+
 def test_a_browser_that_sees_an_error_says_so(tmp_path: Path, look: Callable[..., Any]) -> None:
     (tmp_path / "page.html").write_text(
-        "<body><script>fail()</script><img src='nothing.png'><p style='width: 2000px'>wide</p></body>"
+        "<body><script>fail()</script><figure></figure><p style='width: 2000px'>wide</p></body>"
     )
     seen = look(tmp_path / "page.html", width=360)
     assert "fail is not defined" in seen.console

@@ -176,6 +176,7 @@ class TestMetrics:
     def test_lines_that_are_no_records(self, run: Run) -> None:
         (run.folder / "metrics.jsonl").write_bytes(b'\xff\n[1]\n\n{"step": 1}\n3\n')
         assert run.metrics() == [{"step": 1}]
+        assert run.metrics_and_damage() == ([{"step": 1}], 3), "an empty line is no damage"
 
     def test_numbers_that_are_none(self, run: Run) -> None:
         run.append({"step": 1, "loss": float("inf")})

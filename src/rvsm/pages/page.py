@@ -1,26 +1,40 @@
 """A page that needs no network: text, tables and pictures in one file."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, select_autoescape
+from markupsafe import Markup
 
 from rvsm.files import write_text
 from rvsm.pages.figure import Figure
+from rvsm.pages.keys import Key
 
 __all__ = ["Card", "Cell", "Details", "Page", "Section", "anchor", "write", "write_text"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that is coloured, leads to a place in the page, or is a number, which stands at the right."""
+    """A cell of a table.
+
+    Attributes:
+        text: what it says.
+        tone: how it is coloured: "good", "warn", "bad" or "plain".
+        anchor: the place in the page that it leads to.
+        numeric: whether it is a number, which stands at the right.
+        key: how the plots show what its row is about; in the first cell of a row only.
+
+    """
 
     text: str
     tone: str = ""
     anchor: str = ""
     numeric: bool = False
+    key: Key | None = None
 
 
 @dataclass(frozen=True)
@@ -77,9 +91,15 @@ class Page:
     footer: str = ""
 
     def html(self) -> str:
-        """Return the page; everything that came from outside is escaped."""
+        """Return the page; everything that came from outside is escaped.
+
+        A policy allows the page's own script and no other, and nothing from the network.
+        """
         environment = Environment(loader=PackageLoader("rvsm.pages"), autoescape=select_autoescape(["html"]))
-        return environment.get_template("page.html").render(page=self, anchor=anchor)
+        style, script = (Markup(environment.get_template(name).render()) for name in ("page.css", "page.js"))
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_digest(script)}'"
+        page = environment.get_template("page.html")
+        return page.render(page=self, anchor=anchor, style=style, script=script, policy=policy)
 
 
 def anchor(text: str) -> str:
@@ -90,6 +110,10 @@ def anchor(text: str) -> str:
     """
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in escape(text, quote=False).replace("&lt;", " "))
     return "-".join(words.lower().split())
+
+
+def _digest(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def write(page: Page, path: Path) -> None:

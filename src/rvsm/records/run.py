@@ -113,15 +113,23 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the metrics; a line that a kill cut short is left out."""
-        records = []
+        return self.metrics_and_damage()[0]
+
+    def metrics_and_damage(self) -> tuple[list[dict[str, Any]], int]:
+        """Return the metrics, and how many lines were left out because they cannot be read."""
+        records, damaged = [], 0
         for line in (read_text(self.folder / "metrics.jsonl", errors="replace") or "").split("\n"):
+            if not line.strip():
+                continue
             try:
                 record = parse_json(line)
             except ValueError:
-                continue
+                record = None
             if isinstance(record, dict):
                 records.append(record)
-        return records
+            else:
+                damaged += 1
+        return records, damaged
 
     def rewind(self, step: int) -> None:
         """Forget what comes after a step, because the training goes on from there.

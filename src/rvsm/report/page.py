@@ -1,11 +1,13 @@
 """The page of runs: the table, the pictures, and what was run."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rvsm import __version__
 from rvsm.pages import Cell, Figure, Page, Section
 from rvsm.report import pictures
 from rvsm.report.configurations import Configuration
+from rvsm.report.layers import layers_of
 from rvsm.report.lead import lead, task
 from rvsm.report.rows import Row, columns
 from rvsm.report.what import what_was_run
@@ -13,21 +15,34 @@ from rvsm.report.what import what_was_run
 
 def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[str]) -> Page:
     """Return the page; parts for which there is nothing to show are left out."""
+    shown = columns(listed)
+    if all((row.seeds, row.unfinished) == (1, 0) for row in listed):
+        del shown["runs"]  # a column of ones; the lead says it
+    where = layers_of(found, "Where the zeros are")
     parts = [
         Section(
             "Results",
             paragraphs=[_legend(found, listed)],
-            head=tuple(columns(listed)),
+            head=tuple(shown),
             rows=[
-                [Cell(text(row), numeric=i > 0) for i, text in enumerate(columns(listed).values())] for row in listed
+                [
+                    Cell(text(row), numeric=i > 0, key=pictures.key(c) if not i and len(found) > 1 else None)
+                    for i, text in enumerate(shown.values())
+                ]
+                for c, row in zip(found, listed, strict=True)
             ],
             figures=_drawn(pictures.plane(found)),
         ),
         Section(
             "The course of training",
-            figures=_drawn(pictures.accuracy(found), pictures.sparsity_and_gap(found), pictures.lagrangian(found)),
+            figures=_drawn(
+                pictures.accuracy(found),
+                pictures.losses(found),
+                pictures.sparsity_and_gap(found),
+                pictures.lagrangian(found),
+            ),
         ),
-        Section("Where the zeros are", figures=_drawn(pictures.layers(found))),
+        replace(where, figures=_drawn(pictures.layers(found))),
         Section("The weights", figures=_drawn(pictures.weights(found), pictures.channels(found))),
     ]
     kept = [part for part in parts if part.figures or part.rows]
@@ -60,8 +75,14 @@ def _legend(found: Sequence[Configuration], listed: Sequence[Row]) -> str:
         "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
         " of the sparse network u that was kept, with the statistics of batch norm estimated again. Zeros are counted"
         " over the sparsified weights (convolutions and linear layers) and over all parameters."
-        f"{spread}{_packed(found)}{waiting}"
+        f"{_saved(listed)}{spread}{_packed(found)}{waiting}"
     )
+
+
+def _saved(listed: Sequence[Row]) -> str:
+    if not any(row.multiplications_saved for row in listed):
+        return ""
+    return " Multiplications saved are those with zero, as a share of all that the network makes for an image."
 
 
 def _packed(found: Sequence[Configuration]) -> str:

@@ -28,10 +28,29 @@ class Histogram:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A sparsified tensor at the end; None is what the result does not say.
+
+    Attributes:
+        shape: its shape.
+        density: the share of weights that are left.
+        multiplications: how many the whole layer makes for one image, zeros included.
+
+    """
+
+    shape: tuple[int, ...]
+    density: float | None
+    multiplications: float | None
+
+
+@dataclass(frozen=True)
 class Look:
     """One record of the metrics; None is what it does not have."""
 
     epoch: float
+    rate: float | None
+    loss: float | None
+    loss_u: float | None
     accuracy: float | None
     w: float | None
     u: float | None
@@ -42,6 +61,7 @@ class Look:
     phase: str | None
     lam: tuple[float, ...] | None
     threshold: tuple[float, ...] | None
+    thresholds: Mapping[str, float]
     histogram: Histogram | None
 
 
@@ -56,17 +76,23 @@ class Outcome:
     weights: int | None
     nonzeros: int | None
     seconds: float | None
-    densities: Mapping[str, float]
+    layers: Mapping[str, Layer]
     before: Histogram | None
     after: Histogram | None
     norms_w: Mapping[str, tuple[float, ...]]
     norms_u: Mapping[str, tuple[float, ...]]
+    multiplications_saved: float | None = None
     file_bytes: int | None = None
     speedup: float | None = None
     batch: int | None = None
     threads: int | None = None
     removed: int | None = None  # channels that the runtime leaves out, of so many; older results do not say
     channels: int | None = None
+
+    @property
+    def densities(self) -> dict[str, float]:
+        """The share of weights left in each layer for which it is known."""
+        return {name: layer.density for name, layer in self.layers.items() if layer.density is not None}
 
 
 @dataclass(frozen=True)
@@ -135,10 +161,12 @@ def read(run: Run) -> Reading:
 
     config: Mapping[str, Any] = attempt(run.config) or {}
     about: Mapping[str, Any] = attempt(run.about) or {}
-    records: list[dict[str, Any]] = attempt(run.metrics) or []
+    records, damaged = attempt(run.metrics_and_damage) or ([], 0)
     looks = [look for look in map(_look, records) if look is not None]
-    if len(looks) < len(records):
-        complaints.append(f"{len(records) - len(looks)} lines of metrics.jsonl have no epoch and are left out")
+    for lines, what in ((damaged, "cannot be read"), (len(records) - len(looks), "without an epoch")):
+        if lines:
+            are = "line of metrics.jsonl is" if lines == 1 else "lines of metrics.jsonl are"
+            complaints.append(f"{lines} {are} left out: {what}")
     by_epoch = {look.epoch: look for look in looks}  # of two, the later line
     result = attempt(run.result)
     return Reading(
@@ -175,6 +203,9 @@ def _look(record: Mapping[str, Any]) -> Look | None:
     phase = record.get("phase")
     return Look(
         epoch=epoch,
+        rate=number(record, "learning_rate", low=0.0),
+        loss=number(record, "loss"),
+        loss_u=number(record, "u", "loss"),
         accuracy=share(record, "accuracy"),
         w=share(record, "w", "accuracy"),
         u=share(record, "u", "accuracy"),
@@ -185,13 +216,12 @@ def _look(record: Mapping[str, Any]) -> Look | None:
         phase=phase if isinstance(phase, str) else None,
         lam=listed(record.get("lam"), low=0.0),
         threshold=listed(record.get("threshold"), low=0.0),
+        thresholds=_thresholds(record.get("layers")),
         histogram=_histogram(record.get("histogram")),
     )
 
 
 def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
-    layers = inside(result, "layers")
-    densities = {clean(name): share(layer, "density") for name, layer in _table(layers).items()}
     return Outcome(
         w=share(result, "test", "w", "accuracy"),
         u=share(result, "test", "u", "accuracy"),
@@ -200,11 +230,12 @@ def _outcome(result: Mapping[str, Any], runtime: Mapping[str, Any]) -> Outcome:
         weights=count(result, "weights"),
         nonzeros=count(result, "nonzeros"),
         seconds=number(result, "seconds", low=0.0),
-        densities={name: density for name, density in densities.items() if density is not None},
+        layers={clean(name): _layer(layer) for name, layer in _table(inside(result, "layers")).items()},
         before=_histogram(inside(result, "histogram", "w")),
         after=_histogram(inside(result, "histogram", "u")),
         norms_w=_norms(inside(result, "channel_norms", "w")),
         norms_u=_norms(inside(result, "channel_norms", "u")),
+        multiplications_saved=share(result, "multiplications_saved"),
         file_bytes=count(runtime, "file_bytes"),
         speedup=number(runtime, "speedup", low=0.0),
         batch=count(runtime, "batch"),
@@ -220,6 +251,20 @@ def _histogram(found: Any) -> Histogram | None:
     if not counts or zeros is None or len(ends) != 2 or not -30 <= ends[0] < ends[1] <= 30:
         return None
     return Histogram(zeros, counts, *ends)
+
+
+def _layer(found: Any) -> Layer:
+    shape = listed(inside(found, "shape"), low=0.0) or ()
+    return Layer(
+        shape=tuple(map(int, shape)),
+        density=share(found, "density"),
+        multiplications=number(found, "multiplications", low=0.0),
+    )
+
+
+def _thresholds(found: Any) -> dict[str, float]:
+    named = {clean(name): number(layer, "threshold", low=0.0) for name, layer in _table(found).items()}
+    return {name: threshold for name, threshold in named.items() if threshold is not None}
 
 
 def _norms(found: Any) -> dict[str, tuple[float, ...]]:

@@ -26,6 +26,7 @@ class Row:
         accuracy_u: the test accuracy of the sparse network u.
         sparsity: the share of zeros over the sparsified weights.
         sparsity_of_all: the share of zeros over all parameters.
+        multiplications_saved: the share of all the network's multiplications that are with zero.
         nonzeros: parameters that are not zero.
         minutes: the time of the training.
         file_bytes: the size of the packed file, where the network was packed.
@@ -45,6 +46,7 @@ class Row:
     minutes: Mean | None
     file_bytes: Mean | None = None
     speedup: Mean | None = None
+    multiplications_saved: Mean | None = None
 
 
 _COLUMNS: dict[str, Callable[[Row], str]] = {
@@ -54,6 +56,7 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
     "accuracy of u, %": lambda row: percent(row.accuracy_u),
     "zeros, %": lambda row: percent(row.sparsity),
     "of all, %": lambda row: percent(row.sparsity_of_all),
+    "multiplications saved, %": lambda row: percent(row.multiplications_saved),
     "nonzeros": lambda row: NOTHING if row.nonzeros is None else row.nonzeros.text(digits=0),
     "file, kB": lambda row: NOTHING if row.file_bytes is None else row.file_bytes.text(1e-3, 1),
     "speed, ×": lambda row: NOTHING if row.speedup is None else row.speedup.text(digits=1),
@@ -62,8 +65,12 @@ _COLUMNS: dict[str, Callable[[Row], str]] = {
 
 
 def columns(listed: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
-    """Return the columns and what they show; those of packed networks only where there are some."""
-    measured = {"file, kB": any(r.file_bytes for r in listed), "speed, ×": any(r.speedup for r in listed)}
+    """Return the columns and what they show; some of them only where it is known."""
+    measured = {
+        "multiplications saved, %": any(r.multiplications_saved for r in listed),
+        "file, kB": any(r.file_bytes for r in listed),
+        "speed, ×": any(r.speedup for r in listed),
+    }
     return {head: text for head, text in _COLUMNS.items() if measured.get(head, True)}
 
 
@@ -84,6 +91,7 @@ def row(c: Configuration) -> Row:
         accuracy_u=Mean.of(o.u for o in outcomes),
         sparsity=Mean.of(o.sparsity for o in outcomes),
         sparsity_of_all=Mean.of(o.sparsity_of_all for o in outcomes),
+        multiplications_saved=Mean.of(o.multiplications_saved for o in outcomes),
         nonzeros=Mean.of(o.nonzeros for o in outcomes),
         file_bytes=Mean.of(o.file_bytes for o in outcomes),
         speedup=Mean.of(o.speedup for o in timed) if len({(o.batch, o.threads) for o in timed}) == 1 else None,
@@ -92,7 +100,10 @@ def row(c: Configuration) -> Row:
 
 
 def table(listed: Sequence[Row]) -> Table:
-    """Return the rows for a terminal of 80 columns; nonzeros and the spread of zeros and time are in the files only."""
+    """Return the rows for a terminal of 80 columns.
+
+    Multiplications, nonzeros and the spread of zeros and time are in the files only.
+    """
     counts = {one.seeds for one in listed}
     shown: dict[str, Callable[[Row], str]] = {"configuration": _COLUMNS["configuration"]}
     if len(counts) > 1 or any(one.unfinished for one in listed):

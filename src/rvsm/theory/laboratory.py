@@ -135,7 +135,7 @@ def _draw(progress: Progress, quick: bool) -> dict[str, list[Figure]]:
         for picture in pictures:
             progress.update(task, description=f"picture: {picture.__name__.replace('_', ' ')}")
             drawn.setdefault(section, []).append(picture(quick))
-            drawn[section][-1].sources()  # drawn now, while the other process judges, and kept for the page
+            drawn[section][-1].drawings()  # drawn now, while the other process judges, and kept for the page
             progress.advance(task)
     return drawn
 

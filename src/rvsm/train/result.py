@@ -26,6 +26,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     nonzeros = sum(int(p.count_nonzero()) for p in parameters)
     weights = sum(w.numel() for _, w in held)
     kept = sum(int(w.count_nonzero()) for _, w in held)
+    uses = _uses(trainer)
     result = {
         "epochs": trainer.config.training.epochs,
         "steps": trainer.steps,
@@ -33,12 +34,17 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "test": {"w": dense, "u": sparse},
         "sparsity": 1 - kept / weights if weights else 0.0,
         "sparsity_of_all": 1 - nonzeros / sum(p.numel() for p in parameters),
-        "multiplications_saved": _saved(trainer, held),
+        "multiplications_saved": _saved(trainer, held, uses),
         "weights": weights,
         "parameters": sum(p.numel() for p in parameters),
         "nonzeros": nonzeros,
         "layers": {
-            name: {"shape": list(w.shape), "weights": w.numel(), "density": int(w.count_nonzero()) / w.numel()}
+            name: {
+                "shape": list(w.shape),
+                "weights": w.numel(),
+                "density": int(w.count_nonzero()) / w.numel(),
+                "multiplications": uses[name] * w.numel() if name in uses else None,
+            }
             for name, w in held
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
@@ -54,10 +60,14 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return trainer.model.state_dict(), result
 
 
-def _saved(trainer: Trainer, held: list[tuple[str, Tensor]]) -> float | None:
-    """Return the share of all the network's multiplications that are with zero, if they are all known."""
+def _uses(trainer: Trainer) -> dict[str, float]:
+    """Return how often each weight is multiplied for one image, by the name of its tensor."""
     x, _ = next(trainer.batches.epoch(0))
-    uses = multiplications(trainer.model, x[:2])
+    return multiplications(trainer.model, x[:2])
+
+
+def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, float]) -> float | None:
+    """Return the share of all the network's multiplications that are with zero, if they are all known."""
     if not uses or any(name not in uses for name, _ in held):
         return None
     counted = [(uses[name], w) for name, w in trainer.model.named_parameters() if name in uses]

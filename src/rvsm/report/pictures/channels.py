@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, omitted, panels, sizes
+from rvsm.report.pictures.panels import MOST, W_AND_U, leftmost, lowest, omitted, panels, sizes, title
 from rvsm.report.reading import Outcome
 
 _ORDER = ("rvsm", "admm")  # the paper compares these two
@@ -28,7 +27,8 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         for axes, (c, o) in zip(drawn, shown.items(), strict=True):
             for norms, style, tint in ((o.norms_w[layer], "-", "C0"), (o.norms_u[layer], "--", "C1")):
                 if tint == "C0" or not c.dense:
-                    axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint)
+                    name = W_AND_U[tint == "C1"].name
+                    axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint, label=name)
             axes.text(
                 0.97,
                 0.95,
@@ -38,12 +38,10 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
                 va="top",
                 fontsize=8,
             )
-            axes.set_title(label(c.name))
+            title(axes, c)
         drawn[0].set_ylim(0, None)
         lowest(drawn, "channel, by size")
         leftmost(drawn, "norm")
-        lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
-        canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
 
     both = {c.first.method for c in shown} >= set(_ORDER)
     told = _told({c.name: o for c, o in shown.items()})
@@ -59,6 +57,7 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         draw,
         size,
         phone,
+        W_AND_U,
     )
 
 

@@ -4,25 +4,31 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration, Series
 from rvsm.report.pictures.panels import (
     MOST,
     NARROW,
+    W_AND_U,
     WIDE,
     colour,
     curves,
-    label,
+    decades,
+    epochs,
+    key,
     leftmost,
     line,
     lowest,
     marker,
     omitted,
     panels,
+    positive,
+    seeds,
     shade,
     sizes,
+    title,
+    when,
 )
 from rvsm.report.reading import Look
 
@@ -44,19 +50,17 @@ def accuracy(found: Sequence[Configuration]) -> Figure | None:
         drawn = panels(canvas, len(shown))
         for axes, c in zip(drawn, shown, strict=True):
             shade(axes, c.first.phases)
-            curves(axes, c.series(w), colour="C0", line="-", factor=100)
-            curves(axes, c.series(_U), colour="C1", line="--", factor=100)
-            axes.set_title(label(c.name))
+            curves(axes, c.series(w), colour="C0", line="-", factor=100, name=W_AND_U[0].name)
+            curves(axes, c.series(_U), colour="C1", line="--", factor=100, name=W_AND_U[1].name)
+            title(axes, c)
         drawn[0].set_ylim(100 * bottom, None)
+        epochs(drawn)
         lowest(drawn, "epoch")
         leftmost(drawn, "accuracy, %")
-        if sparse:
-            lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
-            canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
 
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 3.2)
     told = _told(shown, validated=validated, sparse=sparse, cut=cut) + omitted(len(having))
-    return Figure("accuracy-by-epoch", told, draw, size, phone)
+    return Figure("accuracy-by-epoch", told, draw, size, phone, W_AND_U if sparse else ())
 
 
 def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
@@ -67,54 +71,48 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         return None
 
     def draw(canvas: Canvas) -> None:
-        left, right = panels(canvas, 2, width=3.4, sharey=False)
+        zeros, gaps = panels(canvas, 2, width=3.4, sharey=False)
         for c in shown:
-            gaps = [_positive(s) for s in c.series(gap)] if logarithmic else c.series(gap)
-            for axes, series, factor in ((left, c.series(sparsity), 100.0), (right, gaps, 1.0)):
+            distances = [positive(s) for s in c.series(gap)] if logarithmic else c.series(gap)
+            for axes, series, factor in ((zeros, c.series(sparsity), 100.0), (gaps, distances, 1.0)):
                 form = marker(c) if len(shown) > 1 else ""
-                curves(axes, series, colour=colour(c), line=line(c), marker=form, factor=factor)
-        left.set(xlabel="epoch", ylabel="zeros among the sparsified weights, %", ylim=(-3, 103))
-        right.set(xlabel="epoch", ylabel="gap ‖w − u‖")
+                tint, style = colour(c), line(c)
+                curves(axes, series, colour=tint, line=style, marker=form, factor=factor, name=c.name, run=c.number)
+        zeros.set(title="Zeros", xlabel="epoch", ylabel="share of the sparsified weights, %", ylim=(-3, 103))
+        gaps.set(title="Gap", xlabel="epoch", ylabel="‖w − u‖")
+        epochs((zeros, gaps))
         if logarithmic:
-            right.set_yscale("log")
+            decades(gaps)
         else:
-            right.set_ylim(bottom=0)
+            gaps.set_ylim(bottom=0)
         if len(shown) == 1:
-            for axes in (left, right):
+            for axes in (zeros, gaps):
                 shade(axes, shown[0].first.phases)
-            return
-        lines = [Line2D([], [], color=colour(c), linestyle=line(c), marker=marker(c), markersize=5) for c in shown]
-        columns = 4 if canvas.get_figwidth() > NARROW else 2
-        canvas.legend(lines, [label(c.name, 20) for c in shown], loc="outside lower center", ncols=columns, fontsize=9)
 
-    positive = [v for c in shown for s in c.series(gap) for _, v in s if v > 0]
+    above = [v for c in shown for s in c.series(gap) for _, v in s if v > 0]
     zero = any(v == 0 for c in shown for s in c.series(gap) for _, v in s)
-    logarithmic = bool(positive) and max(positive) > 20 * min(positive)
+    logarithmic = bool(above) and max(above) > 20 * min(above)
     ends = {c.name: [s[-1][1] for s in c.series(gap)] for c in shown if c.series(gap)}
     largest = max(ends, key=lambda name: max(ends[name]), default=None)
     last = (
         ""
         if largest is None
-        else f" {_when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' if len(ends) > 1 else ''}."
+        else f" {when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' if len(ends) > 1 else ''}."
         if max(ends[largest]) > 0
-        else f" {_when(shown)} w = u in all runs."
+        else f" {when(shown)} w = u in all runs."
     )
     if logarithmic and zero:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
-    rows = 0.25 * len(shown)
     return Figure(
         "sparsity-and-gap",
-        "Left (above, on a phone): the share of zeros in u. Right: how far the weights w are from u. A gap that goes"
-        " to zero means that nothing is lost when u is written in place of w; one that stays is what the last"
-        f" threshold cuts away at once.{last}{_seeds(shown)}",
+        "The share of zeros in u, and the gap: how far the weights w are from u. A gap that goes to zero means that"
+        " nothing is lost when u is written in place of w; one that stays is what the last threshold cuts away at"
+        f" once.{last}{seeds(shown)}",
         draw,
-        (WIDE, 3.4 + rows / 4),
-        (NARROW, 5.4 + rows / 2),
+        (WIDE, 3.4),
+        (NARROW, 5.4),
+        [key(c) for c in shown] if len(shown) > 1 else (),
     )
-
-
-def _positive(series: Series) -> Series:
-    return [(epoch, value) for epoch, value in series if value > 0]
 
 
 def _bottom(series: Sequence[Series]) -> tuple[float, bool]:
@@ -142,7 +140,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         if distances:
             name = max(distances, key=lambda key: abs(distances[key]))
             of = f"the largest difference, that of {name}, is" if len(distances) > 1 else "the difference is"
-            told += f" {_when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
+            told += f" {when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
             told += (
                 "." if abs(distances[name]) < 5e-4 else ", u being " + ("worse." if distances[name] > 0 else "better.")
             )
@@ -153,19 +151,10 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         )
     if cut:
         told += " The axis leaves out lower values of the first epochs."
-    return told + _seeds(shown)
+    return told + seeds(shown)
 
 
 def _distance(c: Configuration) -> float | None:
     """Return by how much u is worse than w at the last look, as a mean over the runs."""
     found = [look.w - look.u for r in c.readings for look in r.looks[-1:] if look.w is not None and look.u is not None]
     return sum(found) / len(found) if found else None
-
-
-def _when(shown: Sequence[Configuration]) -> str:
-    return "So far" if any(c.unfinished for c in shown) else "At the end"
-
-
-def _seeds(shown: Sequence[Configuration]) -> str:
-    several = any(len(c.readings) > 1 for c in shown)
-    return " Thin lines are single seeds, thick ones their mean." if several else ""

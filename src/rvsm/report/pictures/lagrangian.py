@@ -3,11 +3,25 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration, Series, mean_series
-from rvsm.report.pictures.panels import MOST, colour, curves, label, leftmost, line, lowest, omitted, panels, sizes
+from rvsm.report.pictures.panels import (
+    MOST,
+    colour,
+    curves,
+    epochs,
+    leftmost,
+    line,
+    lowest,
+    omitted,
+    panels,
+    sizes,
+    title,
+)
 from rvsm.report.reading import Reading
 
 
@@ -23,10 +37,12 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         return None
 
     def draw(canvas: Canvas) -> None:
-        drawn = panels(canvas, len(shown), sharey=False)
+        drawn = panels(canvas, len(shown), sharex=False, sharey=False)
         for axes, (c, series) in zip(drawn, shown.items(), strict=True):
-            curves(axes, series, colour=colour(c), line=line(c))
-            axes.set_title(label(c.name))
+            curves(axes, series, colour=colour(c), line=line(c), name="ℒ(w, u)")
+            title(axes, c)
+            _axis(axes)
+        epochs(drawn)
         lowest(drawn, "epoch")
         leftmost(drawn, "ℒ(w, u)")
 
@@ -47,6 +63,17 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         size,
         phone,
     )
+
+
+def _axis(axes: Axes) -> None:
+    """Mark round values, and show what hardly changes as flat: the axis spans at least a fiftieth of the value."""
+    low, high = axes.get_ylim()
+    least = 0.02 * max(abs(low), abs(high))
+    if high - low < least:
+        middle = (low + high) / 2
+        axes.set_ylim(middle - least / 2, middle + least / 2)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}".replace("-", "−")))
 
 
 def _comparable(reading: Reading) -> Series:

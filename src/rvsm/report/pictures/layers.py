@@ -7,7 +7,7 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
 from rvsm.report.numbers import Mean
-from rvsm.report.pictures.panels import MOST, colour, label, lowest, omitted, panels, sizes
+from rvsm.report.pictures.panels import MOST, colour, label, lowest, omitted, panels, sizes, title
 
 _ROW = 0.19  # inches for a layer
 _MOST_LAYERS = 60
@@ -22,6 +22,9 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
         return None
     names = list(dict.fromkeys(name for table in shown.values() for name in table))
     drawn_names = names[:_MOST_LAYERS]
+    crowded = max(map(len, names)) > 20 and all(name.endswith(".weight") for name in names)
+    shared = ".weight" if crowded else ""  # says nothing, and takes room
+    shown_names = [label(name.removesuffix(shared), 34) for name in drawn_names]
 
     def draw(canvas: Canvas) -> None:
         drawn = panels(canvas, len(shown), width=1.9)
@@ -31,11 +34,11 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
             axes.barh(places, values, color=colour(c), height=0.72)
             for place, value in zip(places, values, strict=True):
                 axes.text(value + 2, place, f"{value:.3g}", va="center", fontsize=7.5)
-            axes.set_title(label(c.name, 20), fontsize=9.5)
+            title(axes, c)
             axes.grid(visible=False, axis="y")
             axes.set_axisbelow(True)
             axes.tick_params(axis="y", labelsize=8)
-        drawn[0].set_yticks(range(len(drawn_names)), [label(name, 22) for name in drawn_names])
+        drawn[0].set_yticks(range(len(drawn_names)), shown_names)
         drawn[0].set(ylim=(len(drawn_names) - 0.4, -0.6), xlim=(0, 125), xticks=(0, 50, 100))
         lowest(drawn, "weights left, %")
 

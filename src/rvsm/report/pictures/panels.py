@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Literal
+from textwrap import wrap
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from rvsm.pages import Key
+from rvsm.pages.keys import Style, gid
 from rvsm.report.configurations import Configuration, Series, mean_series
 
 WIDE, NARROW = 8.5, 4.0
@@ -15,7 +18,7 @@ WIDE, NARROW = 8.5, 4.0
 MOST = 12
 """More small pictures than this are not looked at."""
 
-_LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
+_LINES: tuple[Style, ...] = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*<>"
 _COLOURS = 7
 
@@ -25,7 +28,7 @@ def colour(c: Configuration) -> str:
     return f"C{c.number % _COLOURS}"
 
 
-def line(c: Configuration) -> Literal["-", "--", "-.", ":"]:
+def line(c: Configuration) -> Style:
     """Return the style of its lines."""
     return _LINES[(c.number // _COLOURS) % len(_LINES)]
 
@@ -33,6 +36,15 @@ def line(c: Configuration) -> Literal["-", "--", "-.", ":"]:
 def marker(c: Configuration) -> str:
     """Return the form of its points."""
     return _MARKERS[c.number % len(_MARKERS)]
+
+
+def key(c: Configuration, *, lines: bool = True) -> Key:
+    """Return how it is drawn where all configurations share a plot; readers can switch it off."""
+    return Key(c.name, colour(c), line(c) if lines else "", marker(c), run=c.number)
+
+
+W_AND_U = (Key("weights w", "C0"), Key("sparse network u", "C1", "--"))
+"""The legend of plots that show both."""
 
 
 def label(text: str, length: int = 26) -> str:
@@ -43,8 +55,38 @@ def label(text: str, length: int = 26) -> str:
     """
     if len(text) > length:
         text = text[: length - 12] + "…" + text[-11:]
-    text = text.replace("$", r"\$")
-    return f" {text}" if text.startswith("_") else text  # an underscore would keep it out of a legend
+    return unhidden(text.replace("$", r"\$"))
+
+
+def unhidden(text: str) -> str:
+    """Return a name that matplotlib takes for one: an underscore at the beginning would hide it."""
+    return f" {text}" if text.startswith("_") else text
+
+
+def title(axes: Axes, c: Configuration, *more: str, room: float = 0.4) -> None:
+    """Write the name of a configuration over its panel, in as many lines as it takes, and make the panel its own.
+
+    Args:
+        axes: the panel.
+        c: the configuration.
+        more: lines to write below the name.
+        room: what the numbers of the axis beside the panel take of its width, in inches.
+
+    """
+    spec, canvas = axes.get_subplotspec(), axes.get_figure(root=True)
+    assert spec is not None
+    assert canvas is not None
+    letters = int(72 * (canvas.get_figwidth() / spec.get_gridspec().ncols - room) / 5.6)
+    lines = [line for text in (label(c.name, 72), *more) for line in wrap(text, max(letters, 10))]
+    axes.set_title("\n".join(lines), fontsize=9.5)
+    axes.set_label(c.name)
+    axes.set_gid(gid(c.number))
+
+
+def epochs(drawn: Sequence[Axes]) -> None:
+    """Mark whole epochs."""
+    for axes in drawn:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], integer=True))
 
 
 def omitted(count: int) -> str:
@@ -74,10 +116,12 @@ def panels(canvas: Canvas, count: int, *, width: float = 1.9, sharex: bool = Tru
 
 
 def lowest(drawn: Sequence[Axes], text: str) -> None:
-    """Write the label of the horizontal axis under the lowest panel of each column."""
-    by_column = {axes.get_subplotspec().colspan.start: axes for axes in drawn if axes.get_subplotspec()}  # type: ignore[union-attr]
-    for axes in by_column.values():
-        axes.set_xlabel(text)
+    """Write the label of the horizontal axis under the panels of the last row."""
+    specs = {axes: spec for axes in drawn if (spec := axes.get_subplotspec()) is not None}
+    last = max(spec.rowspan.start for spec in specs.values())
+    for axes, spec in specs.items():
+        if spec.rowspan.start == last:
+            axes.set_xlabel(text)
 
 
 def leftmost(drawn: Sequence[Axes], text: str) -> None:
@@ -89,11 +133,24 @@ def leftmost(drawn: Sequence[Axes], text: str) -> None:
 
 
 def curves(
-    axes: Axes, series: Sequence[Series], *, colour: str, line: str, marker: str = "", factor: float = 1.0
+    axes: Axes,
+    series: Sequence[Series],
+    *,
+    colour: str,
+    line: str,
+    marker: str = "",
+    factor: float = 1.0,
+    name: str | None = None,
+    run: int | None = None,
 ) -> None:
-    """Draw each run as a thin line, and their mean as a thick one, with a few markers if there is a form for them."""
+    """Draw each run as a thin line, and their mean as a thick one, with a few markers if there is a form for them.
+
+    With a name, the mean answers a reader who points at it; with a run, the lines disappear when it is switched off.
+    """
+    belongs = None if run is None else gid(run)
     for one in series if len(series) > 1 else ():
-        axes.plot([e for e, _ in one], [factor * v for _, v in one], line, color=colour, linewidth=0.7, alpha=0.45)
+        x, y = [e for e, _ in one], [factor * v for _, v in one]
+        axes.plot(x, y, line, color=colour, linewidth=0.7, alpha=0.45, gid=belongs)
     mean = mean_series(series)
     axes.plot(
         [e for e, _ in mean],
@@ -104,6 +161,8 @@ def curves(
         marker=marker or ("o" if len(mean) == 1 else None),
         markevery=max(len(mean) // 5, 1),
         markersize=5,
+        label=None if name is None else unhidden(name),
+        gid=belongs,
     )
 
 
@@ -115,6 +174,45 @@ def shade(axes: Axes, phases: dict[str, tuple[float, float]]) -> None:
         axes.text(
             (start + end) / 2, 0.02, name, transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=8
         )
+
+
+def decades(axes: Axes) -> None:
+    """Make the vertical axis logarithmic, with a few ticks that are written as people write numbers."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0, 3.0) if high < 3e3 * low else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=7))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def power(value: float) -> str:
+    """Return a number as people write it on a logarithmic axis.
+
+    >>> power(0.02), power(1e-06), power(3e5)
+    ('0.02', '10⁻⁶', '3·10⁵')
+    """
+    if 1e-3 <= abs(value) < 1e4 or not value:
+        return f"{value:g}"
+    digits, _, exponent = f"{value:.0e}".partition("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}" if digits == "1" else f"{digits}·10{raised}"
+
+
+def positive(series: Series) -> Series:
+    """Return what a logarithmic axis can show."""
+    return [(epoch, value) for epoch, value in series if value > 0]
+
+
+def when(shown: Sequence[Configuration]) -> str:
+    """Return the beginning of a sentence about the last look."""
+    return "So far" if any(c.unfinished for c in shown) else "At the end"
+
+
+def seeds(shown: Sequence[Configuration]) -> str:
+    """Return a sentence that tells the lines of seeds from their mean, if there are any."""
+    several = any(len(c.readings) > 1 for c in shown)
+    return " Thin lines are single seeds, thick ones their mean." if several else ""
 
 
 def _columns(count: int, total: float, width: float) -> int:

@@ -1,6 +1,7 @@
 """The plane of accuracy and sparsity, with every run as a point."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -8,9 +9,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from rvsm.pages import Figure
+from rvsm.pages.keys import gid
 from rvsm.report.configurations import Configuration
 from rvsm.report.numbers import Mean
-from rvsm.report.pictures.panels import NARROW, WIDE, colour, label, marker
+from rvsm.report.pictures.panels import NARROW, WIDE, colour, key, label, marker, unhidden
 
 Box = tuple[float, float, float, float]
 """Left, lower, right and upper edge."""
@@ -36,21 +38,23 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
         level = Mean.of(a for _, a in shown[dense]) if dense is not None else None
         if level is not None:
             axes.axhline(100 * level.mean, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
-        centres: list[tuple[float, float, str]] = []
+        centres: list[tuple[float, float, Configuration]] = []
         bars: list[tuple[float, float, float]] = []
         for c, pairs in shown.items():
             s, a = Mean.of(s for s, _ in pairs), Mean.of(a for _, a in pairs)
             assert s is not None
             assert a is not None
-            tint, form, spread = colour(c), marker(c), 100 * (a.std or 0.0)
+            tint, form, spread, own = colour(c), marker(c), 100 * (a.std or 0.0), gid(c.number)
             for one, of in pairs if len(pairs) > 1 else ():
-                axes.plot(x(one), 100 * of, form, color=tint, markersize=4, alpha=0.5, linewidth=0)
+                axes.plot(x(one), 100 * of, form, color=tint, markersize=4, alpha=0.5, linewidth=0, gid=own)
                 bars.append((x(one), 100 * of, 0.0))
-            axes.errorbar(
-                x(s.mean), 100 * a.mean, yerr=spread, fmt=form, color=tint, markersize=8, capsize=3, linewidth=1.2
-            )
+            error = axes.errorbar(x(s.mean), 100 * a.mean, spread, color=tint, capsize=3, linewidth=1.2)
+            for part in error.get_children():
+                part.set_gid(own)
+            said = f"{c.name}: {a.text(100)} % correct with {s.text(100)} % zeros"
+            axes.plot(x(s.mean), 100 * a.mean, form, color=tint, markersize=8, label=unhidden(said), gid=own)
             bars.append((x(s.mean), 100 * a.mean, spread))
-            centres.append((x(s.mean), 100 * a.mean, label(c.name, 24)))
+            centres.append((x(s.mean), 100 * a.mean, c))
         _axes(axes, logarithmic=logarithmic)
         _name(canvas, axes, centres, bars, None if level is None else 100 * level.mean)
 
@@ -63,8 +67,9 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
         f"{f' The dotted line is {dense.name}, which is dense.' if dense is not None else ''}"
         f"{' The axis of zeros is logarithmic in the weights that are left.' if logarithmic else ''}",
         draw,
-        (WIDE, 4.6),
+        (WIDE, 4.4),
         (NARROW, 4.2),
+        [key(c, lines=False) for c in shown],
     )
 
 
@@ -86,13 +91,22 @@ def _axes(axes: Axes, *, logarithmic: bool) -> None:
 def _name(
     canvas: Canvas,
     axes: Axes,
-    points: Sequence[tuple[float, float, str]],
+    points: Sequence[tuple[float, float, Configuration]],
     bars: Sequence[tuple[float, float, float]],
     level: float | None,
 ) -> None:
-    """Write a name at each point, where it covers the least of points, error bars, the line of a level and names."""
+    """Write a name at each point where there is room; a name that would cover something is left to the legend."""
     texts = [
-        axes.annotate(name, (x, y), xytext=(0, 0), textcoords="offset points", fontsize=9) for x, y, name in points
+        axes.annotate(
+            "\n".join(wrap(label(c.name, 72), 26)),
+            (x, y),
+            xytext=(0, 0),
+            textcoords="offset points",
+            fontsize=9,
+            linespacing=1.0,
+            gid=gid(c.number),
+        )
+        for x, y, c in points
     ]
     for text in texts:
         text.set_in_layout(False)  # else the axes would shrink for names that are not yet in their place
@@ -114,16 +128,18 @@ def _name(
             (dx, dy): (cx + dx * unit, cy + dy * unit, cx + dx * unit + size.width, cy + dy * unit + size.height)
             for dx, dy in _places(size.width / unit, size.height / unit)
         }
-        costs = {
-            offset: 4 * sum(_overlap(box, other) for other in taken)
-            + 50 * _outside(box, (frame.x0, frame.y0, frame.x1, frame.y1))
-            + rank
-            for rank, (offset, box) in enumerate(places.items())
-        }
-        best = min(costs, key=lambda offset: costs[offset])
-        text.set_position(best)
+        inside = (frame.x0, frame.y0, frame.x1, frame.y1)
+        free = [
+            offset
+            for offset, box in places.items()
+            if _outside(box, inside) < 4 * unit and not any(_overlap(box, other) for other in taken)
+        ]
+        if not free:
+            text.remove()
+            continue
+        text.set_position(free[0])
         text.set_verticalalignment("bottom")
-        taken.append(places[best])
+        taken.append(places[free[0]])
 
 
 def _places(width: float, height: float) -> list[tuple[float, float]]:
@@ -133,7 +149,7 @@ def _places(width: float, height: float) -> list[tuple[float, float]]:
         (-width - 9, -height / 2),
         *((dx, dy) for dy in (8.0, -8 - height) for dx in (-width / 2, 2.0, -width - 2)),
     ]
-    return [*sides, *((dx, dy + step) for step in (height, -height, 2 * height, -2 * height) for dx, dy in sides)]
+    return [*sides, *((dx, dy + step * height) for step in (1, -1, 2, -2, 3, -3) for dx, dy in sides)]
 
 
 def _outside(box: Box, frame: Box) -> float:

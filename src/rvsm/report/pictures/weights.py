@@ -6,13 +6,15 @@ from itertools import accumulate
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, StrMethodFormatter
 
-from rvsm.pages import Figure
+from rvsm.pages import Figure, Key
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, label, leftmost, lowest, omitted, panels, sizes
+from rvsm.report.pictures.panels import MOST, leftmost, lowest, omitted, panels, power, sizes, title
 from rvsm.report.reading import Histogram, Reading
+
+_W, _U = Key("w, before", "C0"), Key("u, after", "C1", filled=True)
+_THRESHOLD = Key("threshold", "C6", "--")
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,9 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
     def draw(canvas: Canvas) -> None:
         drawn = panels(canvas, len(shown), sharey=False)
         for axes, (c, one) in zip(drawn, shown.items(), strict=True):
-            axes.stairs(one.before.counts, one.before.edges, color="C0", linewidth=1.4)
+            axes.stairs(one.before.counts, one.before.edges, color="C0", linewidth=1.4, label=_W.name)
             if one.after is not None:
-                axes.stairs(one.after.counts, one.after.edges, color="C1", fill=True, alpha=0.55)
+                axes.stairs(one.after.counts, one.after.edges, color="C1", fill=True, alpha=0.55, label=_U.name)
             if one.threshold is not None:
                 low, high = one.threshold
                 ink = mpl.rcParams["text.color"]
@@ -47,37 +49,33 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
                 for edge in {low, high}:
                     axes.axvline(edge, color=ink, linestyle="--", linewidth=1)
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(numticks=4))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: power(value)))
             axes.set_xlim(*limits)
-            axes.set_ylim(
-                0, 1.3 * max(1.0, *one.before.counts, *(one.after.counts if one.after else ()))
-            )  # for the text
+            axes.set_ylim(0, 1.05 * max(1.0, *one.before.counts, *(one.after.counts if one.after else ())))
+            axes.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], integer=True))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.set_axisbelow(True)
-            axes.set_title(label(c.name))
-            axes.text(0.03, 0.96, _zeros(one), transform=axes.transAxes, va="top", fontsize=8)
+            title(axes, c, _zeros(one), room=0.75)
         lowest(drawn, "size of a weight")
         leftmost(drawn, "weights in a bin")
-        lines = [Line2D([], [], color="C0"), Patch(color="C1", alpha=0.55), Line2D([], [], color="C6", linestyle="--")]
-        named = dict(zip(("w, before", "u, after", "threshold"), lines, strict=True))
-        if not any(one.after for one in shown.values()):
-            named.pop("u, after")
-        if not any(one.threshold for one in shown.values()):
-            named.pop("threshold")
-        canvas.legend(list(named.values()), list(named), loc="outside lower center", ncols=len(named))
 
     older = {f"{one.epoch:g}": c.name for c, one in shown.items() if one.epoch is not None}
     size, phone = sizes(len(shown), height=2.4 if len(shown) > 2 else 3.0)
     crowded = any(one.before.counts[0] for one in shown.values())
     marked = any(one.threshold for one in shown.values())
+    keys = [_W, *([_U] if any(one.after for one in shown.values()) else ()), *([_THRESHOLD] if marked else ())]
     return Figure(
         "weights-histogram",
         "How many weights there are of each size, on a logarithmic axis: before the threshold (line) and after it"
-        " (filled). Zeros have no place on such an axis and are counted in words."
+        " (filled). Zeros have no place on such an axis; over a panel is how many there are after it."
         f"{' Weights to the left of the dashed line become zero.' if marked else ''}"
         f"{' The first bin also holds all that are smaller.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
         f" A valley at the threshold means that few weights are in doubt.{omitted(len(having))}",
         draw,
         size,
         phone,
+        keys,
     )
 
 
@@ -104,9 +102,9 @@ def _read(reading: Reading) -> _Sizes | None:
 
 def _zeros(one: _Sizes) -> str:
     if one.after is None:
-        return f"zeros: {one.before.zeros:,}"
+        return f"{one.before.zeros:,} zeros"
     total = one.after.zeros + sum(one.after.counts)
-    return f"zeros: {one.before.zeros:,}\n → {one.after.zeros:,} ({100 * one.after.zeros / max(total, 1):.1f} %)"
+    return f"{one.after.zeros:,} zeros ({100 * one.after.zeros / max(total, 1):.1f}\u00a0%)"
 
 
 def _used(h: Histogram) -> list[float]:

@@ -32,7 +32,7 @@ def flagship(collection: Collection) -> Figure | None:
         f"{collection.name}-accuracy-speed",
         "Test accuracy of the sparse network (filled) and of the dense one of the same shape (hollow)."
         + (
-            " Right (below, on a phone): how many times faster the packed network runs than the same network in"
+            " Speed is how many times faster the packed network runs than the same network in"
             " the fastest dense engine tried, by the size of batches; at the dotted line they are equally fast."
             if timed
             else ""

@@ -1,0 +1,64 @@
+"""The colours of pages and plots: those of a light page, and what stands for them on a page that may be dark."""
+
+from typing import Any
+
+from cycler import cycler
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+
+INK, FAINT, PAPER = "#1f2328", "#d0d7de", "#fffffe"  # paper is not quite white, so that white stays white
+CYCLE = (*PALETTE[:-1], INK)
+"""The colours "C0" to "C6" of plots; the last is that of letters."""
+
+_VARIABLES = {INK: "var(--ink)", FAINT: "var(--line)", PAPER: "var(--paper)"}
+
+
+def css(colour: str) -> str:
+    """Return a colour for a page: ink, grid and paper follow the page, which may be dark, others stay.
+
+    >>> css("#1f2328"), css("C6"), css("#0072B2")
+    ('var(--ink)', 'var(--ink)', '#0072B2')
+    """
+    if colour.startswith("C") and colour[1:].isdigit():
+        colour = CYCLE[int(colour[1:]) % len(CYCLE)]
+    return _VARIABLES.get(colour, colour)
+
+
+def themed(style: str) -> str:
+    """Return a CSS text in which ink, grid and paper follow the page.
+
+    >>> themed("fill: none; stroke: #d0d7de")
+    'fill: none; stroke: var(--line)'
+    """
+    for colour, variable in _VARIABLES.items():
+        style = style.replace(colour, variable)
+    return style
+
+
+def parameters() -> Any:
+    """Return matplotlib's parameters."""
+    return {
+        "axes.edgecolor": FAINT,
+        "axes.facecolor": "none",
+        "axes.grid": True,
+        "axes.labelcolor": INK,
+        "axes.prop_cycle": cycler(color=CYCLE),
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.titlecolor": INK,
+        "axes.titlesize": "medium",
+        "figure.facecolor": PAPER,
+        "font.sans-serif": ["DejaVu Sans", "Verdana"],  # as wide as each other, so that what is placed here fits there
+        "font.size": 10,
+        "grid.color": FAINT,
+        "grid.linewidth": 0.6,
+        "legend.frameon": False,
+        "legend.labelcolor": INK,
+        "lines.linewidth": 1.6,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "rvsm",
+        "text.color": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }

@@ -1,0 +1,111 @@
+"""The table of layers: what each is, how many of its weights and multiplications are left, and its threshold."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from rvsm.pages import Cell, Details, Section
+from rvsm.report.configurations import Configuration
+from rvsm.report.numbers import NOTHING, Mean
+from rvsm.report.reading import Layer, Reading
+
+_HEAD = ("layer", "shape", "weights", "zeros, %", "multiplications", "of them left", "left, %", "threshold")
+
+
+def layers_of(found: Sequence[Configuration], title: str) -> Section:
+    """Return a section with the table of one configuration, or with those of several, folded away."""
+    tables = {c: _rows(c) for c in found}
+    there = {c: rows for c, rows in tables.items() if rows}
+    if not there:
+        return Section(title)
+    told = _told(there)
+    if len(found) == 1:
+        return Section(title, paragraphs=[told], head=_HEAD, rows=next(iter(there.values())))
+    details = [Details(f"Layers of {c.name}", head=_HEAD, rows=rows) for c, rows in there.items()]
+    return Section(title, paragraphs=[told], details=details)
+
+
+def _told(there: Mapping[Configuration, Sequence[Sequence[Cell]]]) -> str:
+    seeds = " Numbers are means over the seeds." if any(len(c.outcomes) > 1 for c in there) else ""
+    grouped = any(c.first.option("groups", "name") not in (None, "element") for c in there)
+    return (
+        "Multiplications are counted for one image: a weight of a convolution works at every place of its output. The"
+        " threshold is the last one before the zeros were fixed: what was smaller became zero"
+        f"{', as a norm where weights go in groups' if grouped else ''}. A method that keeps a number of weights rather"
+        f" than those above a threshold has none.{seeds}"
+    )
+
+
+def _rows(c: Configuration) -> list[tuple[Cell, ...]]:
+    names = list(dict.fromkeys(name for o in c.outcomes for name in o.layers))
+    rows = [_row(c, name) for name in names]
+    if len(rows) > 1:
+        rows.append(_total(c, names))
+    return rows
+
+
+def _row(c: Configuration, name: str) -> tuple[Cell, ...]:
+    layers = [o.layers[name] for o in c.outcomes if name in o.layers]
+    first = layers[0]
+    density = Mean.of(layer.density for layer in layers)
+    total = first.multiplications
+    left = None if total is None or density is None else total * density.mean
+    thresholds = [_threshold(r, name) for r in c.readings if r.outcome is not None]
+    threshold = Mean.of(thresholds)
+    return (
+        Cell(name),
+        Cell("\u00a0×\u00a0".join(map(str, first.shape)) or NOTHING),  # in one line
+        _count(_weights(first)),
+        _percent(None if density is None else 1 - density.mean),
+        _count(total),
+        _count(left),
+        _percent(None if total is None or density is None else density.mean),
+        Cell(NOTHING if threshold is None else f"{threshold.mean:.3g}", numeric=True),
+    )
+
+
+def _total(c: Configuration, names: Sequence[str]) -> tuple[Cell, ...]:
+    """Return the sums over the listed layers; unknown where one of them is."""
+
+    def summed(value: Callable[[Layer], float | None]) -> float | None:
+        sums = []
+        for o in c.outcomes:
+            values = [value(o.layers[name]) if name in o.layers else None for name in names]
+            known = [v for v in values if v is not None]
+            sums.append(sum(known) if len(known) == len(values) else None)
+        mean = Mean.of(sums)
+        return None if mean is None else mean.mean
+
+    weights, kept = summed(_weights), summed(lambda layer: _times(_weights(layer), layer.density))
+    total, left = summed(lambda x: x.multiplications), summed(lambda x: _times(x.multiplications, x.density))
+    return (
+        Cell("all of them", tone="plain"),
+        Cell(""),
+        _count(weights),
+        _percent(None if kept is None or not weights else 1 - kept / weights),
+        _count(total),
+        _count(left),
+        _percent(None if left is None or not total else left / total),
+        Cell("", numeric=True),
+    )
+
+
+def _threshold(reading: Reading, name: str) -> float | None:
+    """Return the last threshold of a layer outside the heal phase, in which the zeros are fixed."""
+    looks = [look.thresholds[name] for look in reading.looks if look.phase != "heal" and name in look.thresholds]
+    return looks[-1] if looks and looks[-1] > 0 else None
+
+
+def _weights(layer: Layer) -> float | None:
+    return float(prod(layer.shape)) if layer.shape else None
+
+
+def _times(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one * other
+
+
+def _count(value: float | None) -> Cell:
+    return Cell(NOTHING if value is None else f"{value:,.0f}", numeric=True)
+
+
+def _percent(value: float | None) -> Cell:
+    return Cell(NOTHING if value is None else f"{100 * value:.2f}", numeric=True)

@@ -1,0 +1,90 @@
+"""Loss and learning rate in the course of training."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from operator import attrgetter
+
+from matplotlib.figure import Figure as Canvas
+
+from rvsm.pages import Figure
+from rvsm.report.configurations import Configuration, Series
+from rvsm.report.pictures.panels import (
+    NARROW,
+    WIDE,
+    colour,
+    curves,
+    decades,
+    epochs,
+    key,
+    line,
+    marker,
+    panels,
+    positive,
+    seeds,
+    when,
+)
+from rvsm.report.reading import Look
+
+_STEPS = 2e3  # a rate that falls further, as a cosine does, is shown on a linear axis: there it is nothing in the end
+_TITLES: dict[str, tuple[str, Callable[[Look], float | None]]] = {
+    "loss": ("Training loss", attrgetter("loss")),
+    "loss_u": ("Validation loss of u", attrgetter("loss_u")),
+    "rate": ("Learning rate", attrgetter("rate")),
+}
+
+
+def losses(found: Sequence[Configuration]) -> Figure | None:
+    """Draw the loss on training and validation images and the learning rate, all configurations together."""
+    shown = [c for c in found if c.series(_TITLES["loss"][1])]
+    if not shown:
+        return None
+    of = {name: {c: c.series(value) for c in shown} for name, (_, value) in _TITLES.items()}
+    drawn_names = [name for name, series in of.items() if any(series.values())]
+    rates = [series for series in of["rate"].values() if series]
+    same = len(shown) > 1 and all(series[0] == rates[0][0] for series in rates)
+
+    def draw(canvas: Canvas) -> None:
+        drawn = panels(canvas, len(drawn_names), width=2.4, sharey=False)
+        for axes, name in zip(drawn, drawn_names, strict=True):
+            logarithmic = _logarithmic(of[name].values(), most=_STEPS if name == "rate" else inf)
+            for c, series in of[name].items():
+                if name == "rate" and same:
+                    continue
+                kept = [positive(one) for one in series] if logarithmic else series
+                form = marker(c) if len(shown) > 1 else ""
+                curves(axes, kept, colour=colour(c), line=line(c), marker=form, name=c.name, run=c.number)
+            if name == "rate" and same:
+                curves(axes, [rates[0][0]], colour="C6", line="-", name="all configurations")
+            axes.set(title=_TITLES[name][0], xlabel="epoch")
+            if logarithmic:
+                decades(axes)
+            else:
+                axes.set_ylim(bottom=0)
+        epochs(drawn)
+
+    validated = "loss_u" in drawn_names
+    several = len(shown) > 1
+    return Figure(
+        "loss-and-learning-rate",
+        "The loss on the training images, a mean over the batches of an epoch"
+        f"{', that of the sparse network u on the validation images,' if validated else ','} and the learning rate at"
+        f" the end of each epoch{', which is the same for all' if same else ''}."
+        f"{_lowest(of['loss']) if several else ''}{seeds(shown)}",
+        draw,
+        (WIDE, 2.9),
+        (NARROW, 2.2 * len(drawn_names) + 0.2),
+        [key(c) for c in shown] if several else (),
+    )
+
+
+def _logarithmic(of: Iterable[list[Series]], most: float) -> bool:
+    """Return whether the values span so much that a linear axis would show the first epochs only, but not too much."""
+    values = [v for series in of for one in series for _, v in one]
+    above = [v for v in values if v > 0]
+    return bool(above) and 20 * min(above) < max(above) < most * min(above)
+
+
+def _lowest(of: dict[Configuration, list[Series]]) -> str:
+    last = {c.name: sum(one[-1][1] for one in series) / len(series) for c, series in of.items() if series}
+    least = min(last, key=lambda name: last[name])
+    return f" {when(list(of))} the lowest training loss is that of {least}, {last[least]:.3g}."
