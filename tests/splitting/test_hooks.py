@@ -244,9 +244,9 @@ def test_no_nan_from_a_zero_learning_rate_or_zero_weights(penalty: str) -> None:
     kind = rvsm.penalties.PENALTIES[penalty](lam=1e-3)
     for groups in ("element", "filter"):
         for method in (
-            lambda m, g: rvsm.RVSM(m, kind, beta=0.3, groups=g),
-            lambda m, g: rvsm.ADMM(m, kind, rho=0.3, groups=g),
-            lambda m, g: rvsm.ProxSGD(m, kind, groups=g),
+            lambda m, g: rvsm.RVSM(m, kind, beta=0.3, overrides={"*": {"groups": g}}),
+            lambda m, g: rvsm.ADMM(m, kind, rho=0.3, overrides={"*": {"groups": g}}),
+            lambda m, g: rvsm.ProxSGD(m, kind, overrides={"*": {"groups": g}}),
         ):
             model = network()
             model[0].weight.data.zero_()

@@ -18,7 +18,7 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
     "rvsm-printed": lambda m: rvsm.RVSM(m, rvsm.TransformedL1(lam=1e-3), beta=0.3, order="printed"),
     "rvsm-budget": lambda m: rvsm.RVSM(m, "tl1", sparsity=0.9, steps=STEPS),
     "rvsm-printed-budget": lambda m: rvsm.RVSM(m, "l1", sparsity=0.9, steps=STEPS, order="printed"),
-    "rvsm-filters": lambda m: rvsm.RVSM(m, "mcp", sparsity=0.5, steps=STEPS, groups="filter"),
+    "rvsm-filters": lambda m: rvsm.RVSM(m, "mcp", sparsity=0.5, steps=STEPS, groups="filter", exclude=["4.*"]),
     "admm": lambda m: rvsm.ADMM(m, sparsity=0.7, rho=0.2, interval=3),
     "admm-retrain": lambda m: rvsm.ADMM(m, sparsity=0.7, rho=0.2, retrain=0.5, steps=20),
     "admm-penalty": lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-3), rho=0.2),

@@ -16,6 +16,7 @@ from rvsm.penalties import Penalty
 from rvsm.splitting import state
 from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.ends import without_ends
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import gradient_scale
 from rvsm.splitting.layers import Layer, require_finite
@@ -69,6 +70,7 @@ class Method(Attachment):
             layer.penalty = None if penalty is None else as_penalty(penalty, named=named)
             layer.beta, layer.groups = beta, as_groups(groups)
         override(self.layers, {} if overrides is None else overrides, overridable, named=named)
+        self.layers = without_ends(self.layers, self._model, example_input)
         for layer in self.layers:
             layer.group_sizes()  # raises where the shape does not fit the grouping
             layer.template = layer.penalty

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ class Layer:
         trained: whether it has had a gradient; what never has one is not counted in a budget.
         convolution_groups: the number g of groups of a convolution.
         transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
+        named: whether the user has named it, rather than a pattern or the rule of types.
 
     """
 
@@ -45,6 +47,7 @@ class Layer:
     trained: bool = False
     convolution_groups: int = 1
     transposed: bool = False
+    named: bool = False
 
     def at(self, w: Tensor) -> "Layer":
         """Return this layer with another tensor in the place of its parameter."""
@@ -82,6 +85,16 @@ class Layer:
     def group_sizes(self) -> Tensor:
         """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
         return self.groups.sizes(self._oriented(self.w))
+
+    def removes_whole(self, side: Literal["output", "input"]) -> bool:
+        """Return whether a group holds all the weights of an output of the layer, or all that read an input."""
+        w = self._oriented(self.w.detach())
+        if w.dim() < 2:
+            return False
+        magnitudes = self.groups.magnitudes(w)
+        numbered = torch.arange(magnitudes.numel(), device=w.device).view(magnitudes.shape)
+        one = self.groups.spread(numbered, w).select(0 if side == "output" else 1, 0)
+        return bool((one == one.flatten()[0]).all())
 
     def spread(self, values: Tensor) -> Tensor:
         """Give each weight the value of its group, in the memory order of w."""

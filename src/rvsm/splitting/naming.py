@@ -76,6 +76,7 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
                     w,
                     convolution_groups=module.groups if isinstance(module, _ConvNd) else 1,
                     transposed=isinstance(module, _ConvTransposeNd),
+                    named=not isinstance(model, nn.Module) or name in (patterns or ()),
                 ),
             )
     if not layers:
@@ -99,7 +100,7 @@ def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, 
 _KINDS = "convolutions, linear or recurrent layers or attention projections"
 
 
-def _weights(module: nn.Module) -> list[str]:
+def weight_names(module: nn.Module) -> list[str]:
     """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
     if isinstance(module, _ConvNd | nn.Linear):
         return ["weight"]
@@ -115,7 +116,7 @@ def _weights(module: nn.Module) -> list[str]:
 def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield the names of the weights that the rule of types selects, with their modules."""
     for prefix, module in model.named_modules(remove_duplicate=False):
-        for weight in _weights(module):
+        for weight in weight_names(module):
             name = f"{prefix}.{weight}" if prefix else weight
             if module._parameters.get(weight) is not None:
                 yield name, module

@@ -45,7 +45,7 @@ class RVSM(Method):
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
         overrides: options of single layers, as {"features.0.*": {"beta": 0.1}}.
-        example_input: a batch, for a budget by flops.
+        example_input: a batch, for a budget by flops, and to find the ends of the network, whose groups stay.
 
     Example:
         >>> import torch, rvsm
