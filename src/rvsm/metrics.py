@@ -158,14 +158,23 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     return {name: totals[id(w)] for name, w in tensors.items() if id(w) in totals}
 
 
+def is_transposed_linear(module: object) -> bool:
+    """Return whether a module is the ``Conv1D`` of Transformers (GPT-2): a linear layer whose weight is [in, out].
+
+    It is known by its name, so that Transformers need not be installed.
+    """
+    kinds = type(module).__mro__
+    return any(kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") for kind in kinds)
+
+
 def _uses(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[tuple[str, float]]:
     """Return (weight's name, multiplications of each of its weights) for one call of a module."""
     if isinstance(module, _ConvTransposeNd):
         return [("weight", (args[0] if args else kwargs["input"]).numel() / module.in_channels)]
     if isinstance(module, _ConvNd):
         return [("weight", output.numel() / module.out_channels)]
-    if isinstance(module, nn.Linear):
-        return [("weight", output.numel() / module.out_features)]
+    if isinstance(module, nn.Linear) or is_transposed_linear(module):
+        return [("weight", output.numel() / output.shape[-1])]
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
         x = args[0] if args else kwargs["input"]
         steps = (x.data if isinstance(x, PackedSequence) else x).numel() / module.input_size

@@ -151,7 +151,10 @@ def test_tied_weights_count_once() -> None:
     assert names(nn.Sequential(shared, nn.ReLU(), shared)) == ["0.weight"]
     embedding, head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
     head.weight = embedding.weight
-    assert names(nn.ModuleDict({"embedding": embedding, "head": head})) == ["head.weight"]
+    model = nn.ModuleDict({"embedding": embedding, "body": nn.Linear(4, 4), "head": head})
+    assert names(model) == names(model, include=["*"]) == ["body.weight"], "tied to an embedding: left alone"
+    assert names(model, include=["body.*", "head.weight"]) == ["body.weight", "head.weight"], "unless it is named"
+    assert names(model, include=["embedding.weight"]) == ["embedding.weight"]
 
 
 def test_tied_weights_are_counted_once_in_the_statistics() -> None:

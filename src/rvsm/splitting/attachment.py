@@ -14,6 +14,7 @@ from rvsm.splitting.hooks import StepHooks, require_usable
 from rvsm.splitting.layers import Layer, require_trainable
 from rvsm.splitting.naming import Named, parameters_of, select, unwrap
 from rvsm.splitting.support import let_go
+from rvsm.splitting.untouched import warn_of_untouched
 
 _attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
 
@@ -33,7 +34,10 @@ class Attachment(ABC):
 
     def __init__(self, model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> None:
         self._model = unwrap(model) if isinstance(model, nn.Module) else None
-        self.layers = select(model, include, exclude)
+        unwanted = exclude if exclude is None or isinstance(exclude, str) else list(exclude)
+        self.layers = select(model, include, unwanted)
+        if self._model is not None and include is None:
+            warn_of_untouched(self._model, self.layers, unwanted or ())
         self.held: list[Layer] = []
         self._optimizer: Optimizer | None = None
         self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.optim.swa_utils import AveragedModel
 
+from rvsm.metrics import is_transposed_linear
 from rvsm.splitting.layers import Layer, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
@@ -42,18 +43,20 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     """Return the tensors to sparsify.
 
     From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases
-    and norms. A tied weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a
-    pattern without wildcards is the name of a parameter and selects it whatever its type. From pairs of name and
-    parameter: all of them.
+    and norms. A tied weight counts once; one that is tied to an embedding is left alone. ``include`` and ``exclude``
+    are shell patterns on parameter names; a pattern without wildcards is the name of a parameter and selects it
+    whatever its type. From pairs of name and parameter: all of them.
     """
     parameters = parameters_of(model)
     eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
     if isinstance(model, nn.Module):
         eligible = dict(_eligible(unwrap(model)))
     patterns = None if include is None else _patterns("include", include)
-    chosen = list(eligible)
+    embedded = _embedded(model)
+    chosen = [name for name in eligible if id(parameters[name]) not in embedded]
     if patterns is not None:
         chosen = [name for name in eligible if any(fnmatchcase(name, p) for p in patterns)]
+        chosen = [name for name in chosen if id(parameters[name]) not in embedded or name in patterns]
         chosen += [p for p in patterns if p in parameters and p not in eligible]
         _require_match("include", patterns, chosen, parameters)
     if exclude is not None:
@@ -75,7 +78,7 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
                     name,
                     w,
                     convolution_groups=module.groups if isinstance(module, _ConvNd) else 1,
-                    transposed=isinstance(module, _ConvTransposeNd),
+                    transposed=isinstance(module, _ConvTransposeNd) or is_transposed_linear(module),
                     named=not isinstance(model, nn.Module) or name in (patterns or ()),
                 ),
             )
@@ -102,7 +105,7 @@ _KINDS = "convolutions, linear or recurrent layers or attention projections"
 
 def weight_names(module: nn.Module) -> list[str]:
     """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
-    if isinstance(module, _ConvNd | nn.Linear):
+    if isinstance(module, _ConvNd | nn.Linear) or is_transposed_linear(module):
         return ["weight"]
     if isinstance(module, nn.MultiheadAttention):
         return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
@@ -126,6 +129,12 @@ def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                     " sparsified; remove the parametrization first, or name its parts with include=[...]",
                     stacklevel=5,
                 )
+
+
+def _embedded(model: nn.Module | Named) -> set[int]:
+    """Return the identities of the weights that look up words: each row is one, and few of them have a gradient."""
+    modules = unwrap(model).modules() if isinstance(model, nn.Module) else ()
+    return {id(m._parameters.get("weight")) for m in modules if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
 
 
 def _checked_pairs(pairs: Named) -> dict[str, Tensor]:
