@@ -259,14 +259,16 @@ def test_inside_the_block_the_model_is_lent() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     method = rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    saved = method.state_dict()
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
     for act in (
         optimizer.step,
         method.finalize,
         method.statistics,
+        method.state_dict,
         method.sparse_weights().__enter__,
-        lambda: method.load_state_dict(method.state_dict()),
+        lambda: method.load_state_dict(saved),
     ):
         with method.sparse_weights(), pytest.raises(RuntimeError, match="until the sparse_weights block ends"):
             act()

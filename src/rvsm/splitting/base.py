@@ -358,6 +358,7 @@ class Method(Attachment):
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name."""
+        self._require_not_lent("save a checkpoint, which would hold u for w,")
         return {
             **state.header(self.name, self.settings(), self.layers),
             "step": self.step,
