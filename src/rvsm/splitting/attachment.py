@@ -33,7 +33,8 @@ class Attachment(ABC):
     name: ClassVar[str]
 
     def __init__(self, model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> None:
-        self._model = unwrap(model) if isinstance(model, nn.Module) else None
+        self._given = model if isinstance(model, nn.Module) else None
+        self._model = None if self._given is None else unwrap(self._given)
         unwanted = exclude if exclude is None or isinstance(exclude, str) else list(exclude)
         self.layers = select(model, include, unwanted)
         if self._model is not None and include is None:

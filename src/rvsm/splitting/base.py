@@ -261,7 +261,7 @@ class Method(Attachment):
         try:
             copies = self._final_copies(output)
             changed = any(not torch.equal(layer.w, copies[layer.name]) for layer in layers)
-            write(layers, copies, self._model, recalibrate)
+            write(layers, copies, self._given, recalibrate)  # as it was given: in it, the ranks share statistics
         except BaseException:
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty

@@ -19,13 +19,17 @@ Named = Iterable[tuple[str, Tensor]]
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
-    while True:
-        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
-            model = model.module
-        else:
-            return model
+    *_, innermost = inside(model)
+    return innermost
+
+
+def inside(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module, and what is inside it as long as it is such a wrapper."""
+    yield model
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        yield from inside(inner)
+    elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
+        yield from inside(model.module)
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
