@@ -177,6 +177,13 @@ class Method(Attachment):
         self.step += 1
         if self._support is None:
             self.after_step(self.moving())
+        if self.budget is not None and self.budget.is_outrun(self.step):
+            warnings.warn(
+                f"the optimizer has made {self.step} steps but the budget is for {self.budget.steps}, and the training"
+                f" stays in its last phase, {self.phase!r}; give the budget the number of steps of the whole training"
+                " (epochs × batches in an epoch), or finalize() when they are done",
+                stacklevel=5,
+            )
 
     def _set_thresholds(self, thresholds: Sequence[float]) -> None:
         """Give each layer the λ of a threshold; a threshold of zero penalises nothing."""

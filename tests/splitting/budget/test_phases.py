@@ -56,6 +56,15 @@ def test_lambda_is_held_in_the_hold(training: Any) -> None:
     assert {tuple(lams) for _, lams in seen[28:]} == {(None, None, None)}, "nothing is penalised while it heals"
 
 
+def test_a_training_that_is_longer_than_the_budget_was_told_is_told_once(training: Any) -> None:
+    training.attach(rvsm.RVSM, penalty="l0", sparsity=0.9, steps=20)
+    training.run(21)
+    with pytest.warns(UserWarning, match=r"has made 22 steps but the budget is for 20, .* phase, 'heal'") as caught:
+        training.run(39)
+    assert len(caught) == 1
+    assert caught[0].filename.endswith("conftest.py"), "it points to the loop"
+
+
 @pytest.mark.parametrize("penalty", ["l0", "l1", "tl1"])
 def test_healing_keeps_the_support_and_has_no_pull(training: Any, penalty: str) -> None:
     optimizer = training.optimizer
@@ -65,7 +74,8 @@ def test_healing_keeps_the_support_and_has_no_pull(training: Any, penalty: str) 
     values = []
 
     # Far past `steps`: it is still the healing.
-    training.run(2 * training.steps, after=lambda: values.append(training.copies))
+    with pytest.warns(UserWarning, match="steps but the budget is for"):
+        training.run(2 * training.steps, after=lambda: values.append(training.copies))
     assert sparsifier.phase == "heal"
     assert training.zeros == round(0.9 * training.size)
     for value in values:
