@@ -22,7 +22,13 @@ CONSTRUCTION = {
     "beta must be > 0 and finite but is -0.1": lambda m: rvsm.RVSM(m, L0, beta=-0.1),
     "beta must be > 0 and finite but is 0": lambda m: rvsm.RVSM(m, L0, beta=0),
     "rho must be > 0 and finite but is 0": lambda m: rvsm.ADMM(m, L0, rho=0),
-    "rho must be a number > 0 but is None": lambda m: rvsm.ADMM(m, L0, rho=None),
+    "rho is missing: with a sparsity it follows from steps=": lambda m: rvsm.ADMM(m, sparsity=0.5),
+    "with a penalty, whose threshold depends on λ/ρ, give rho=": lambda m: rvsm.ADMM(m, L0, steps=9),
+    "give either rho= or pull=": lambda m: rvsm.ADMM(m, sparsity=0.5, rho=1.0, pull=3.0, steps=9),
+    "pull must be > 0 and finite but is -1": lambda m: rvsm.ADMM(m, sparsity=0.5, pull=-1, steps=9),
+    "a total pull of 9 needs more than 9 steps but the training has 9": lambda m: rvsm.ADMM(
+        m, sparsity=0.5, pull=9, steps=9
+    ),
     "lam must be > 0 and finite but is -1": lambda m: rvsm.L0(lam=-1),
     "a must be > 0 and finite but is 0": lambda m: rvsm.TransformedL1(lam=1, a=0),
     "sparsity must be in [0, 1) but is 1.0": lambda m: rvsm.RVSM(m, "l0", sparsity=1.0, steps=10),
@@ -42,7 +48,7 @@ CONSTRUCTION = {
     "pull= sets β for a target sparsity: give it with": lambda m: rvsm.RVSM(
         m, "l0", beta=1.0, pull=3.0, sparsity=0.5, steps=9
     ),
-    "a total pull of 30 needs more than 30 steps but the budget has 20": lambda m: rvsm.RVSM(
+    "a total pull of 30 needs more than 30 steps but the training has 20": lambda m: rvsm.RVSM(
         m, "l0", pull=30, sparsity=0.5, steps=20
     ),
     "penalty is missing: give an object": lambda m: rvsm.RVSM(m, None, beta=1.0),

@@ -21,6 +21,7 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
     "rvsm-filters": lambda m: rvsm.RVSM(m, "mcp", sparsity=0.5, steps=STEPS, groups="filter", exclude=["4.*"]),
     "admm": lambda m: rvsm.ADMM(m, sparsity=0.7, rho=0.2, interval=3),
     "admm-retrain": lambda m: rvsm.ADMM(m, sparsity=0.7, rho=0.2, retrain=0.5, steps=20),
+    "admm-pull": lambda m: rvsm.ADMM(m, sparsity=0.7, pull=4.0, steps=STEPS, interval=3),
     "admm-penalty": lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-3), rho=0.2),
     "proxsgd": lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=1e-2)),
     "magnitude": lambda m: rvsm.Magnitude(m, sparsity=0.9, steps=STEPS),
