@@ -182,6 +182,47 @@ def test_short_types_are_refused(dtype: torch.dtype) -> None:
     assert unharmed(model, optimizer)
 
 
+@pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.bfloat16, nn.Module.double])
+@pytest.mark.parametrize("make", [lambda m: rvsm.RVSM(m, L0, beta=0.1), lambda m: rvsm.ADMM(m, sparsity=0.5, rho=1.0)])
+def test_types_that_change_while_attached_are_refused(make, convert) -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = make(model).attach(optimizer)
+    convert(model)
+    before = model[0].weight.detach().clone()
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    for act in (optimizer.step, method.statistics, method.finalize):
+        with pytest.raises(RuntimeError, match=r"'0\.weight' was float32 when .* attached and is \w+ now; convert"):
+            act()
+    assert torch.equal(model[0].weight, before)
+    model.float()
+    optimizer.zero_grad()
+    method.finalize()
+    convert(model)  # what is finalized may be anything
+    assert 0 <= method.statistics().sparsity <= 1
+
+
+@pytest.mark.parametrize("groups", ["element", "filter"])
+def test_shapes_without_values_are_refused(groups: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to("meta")
+    for act in (lambda: rvsm.RVSM(model, "l0", sparsity=0.5, steps=9, groups=groups), lambda: rvsm.keep_zeros(model)):
+        with pytest.raises(ValueError, match=r"'0\.weight' is on the device 'meta' .* model\.to_empty"):
+            act()
+
+
+def test_a_pull_is_not_added_to_a_sparse_gradient() -> None:
+    model = nn.Embedding(5, 3, sparse=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, L0, beta=0.1, decoupled=False, include=["weight"]).attach(optimizer)
+    before = model.weight.detach().clone()
+    model(torch.tensor([1])).sum().backward()
+    with pytest.raises(ValueError, match=r"'weight' has a sparse gradient.*sparse=False"):
+        optimizer.step()
+    assert torch.equal(model.weight, before)
+    assert method.step == 0
+
+
 def test_complex_weights_are_refused() -> None:
     w = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
     with pytest.raises(ValueError, match=r"'w' is complex, and penalties are of real weights; leave it out"):

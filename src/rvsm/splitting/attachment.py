@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -43,6 +44,7 @@ class Attachment(ABC):
         self._optimizer: Optimizer | None = None
         self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
         self._hooks: StepHooks | None = None
+        self._types: dict[str, tuple[Tensor, torch.dtype]] = {}  # of the parameters, when they were attached
 
     @abstractmethod
     def check(self, layers: Sequence[Layer]) -> None:
@@ -85,6 +87,7 @@ class Attachment(ABC):
         for layer in self.layers:
             layer.w, layer.param_group = tensors[layer.name], groups.get(layer.name)
         self.held = [layer for layer in self.layers if layer.param_group is not None]
+        self._types = {layer.name: (tensors[layer.name], tensors[layer.name].dtype) for layer in self.held}
         another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
         self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
         self._hooks = StepHooks(optimizer, self.before, self.after)
@@ -113,6 +116,16 @@ class Attachment(ABC):
     def moving(self) -> list[tuple[Layer, float]]:
         """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
         return [(layer, self.learning_rate(layer)) for layer in self.held if layer.w.grad is not None]
+
+    def require_types(self) -> None:
+        """Raise if parameters have changed their type since they were attached, as ``model.half()`` makes them do."""
+        for name, (w, kind) in self._types.items():
+            if w.dtype != kind:
+                was, now = (str(each).removeprefix("torch.") for each in (kind, w.dtype))
+                raise RuntimeError(
+                    f"{name!r} was {was} when the method was attached and is {now} now; convert the model back, or"
+                    " before attaching; for speed use torch.autocast, and convert the finalized network"
+                )
 
     def learning_rate(self, layer: Layer) -> float:
         """Return the present learning rate of a layer, 0 if it has none."""

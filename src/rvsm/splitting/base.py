@@ -160,6 +160,7 @@ class Method(Attachment):
         if self._finalized:
             return
         self._require_not_lent("step the optimizer")
+        self.require_types()
         self.gradient_scale = gradient_scale(optimizer)
         moving = self.moving()
         for layer, _ in moving:
@@ -348,6 +349,8 @@ class Method(Attachment):
         """Return the layers to act on, with the model's present tensors, which are made sure to hold numbers."""
         if not self.held:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
+        if not self._finalized:
+            self.require_types()
         tensors = self.look_up()
         for layer in self.layers:
             layer.w = tensors[layer.name]

@@ -11,7 +11,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.optim.swa_utils import AveragedModel
 
 from rvsm.metrics import is_transposed_linear
-from rvsm.splitting.layers import Layer, require_whole
+from rvsm.splitting.layers import Layer, require_values, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
 """Pairs of a name and a parameter."""
@@ -74,6 +74,7 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
         w = parameters[name]
         if isinstance(w, nn.parameter.UninitializedParameter):
             raise ValueError(f"{name!r} has no shape yet; run one batch through the model before sparsifying it")
+        require_values(name, w)
         if w.numel():
             module = eligible.get(name)
             layers.setdefault(

@@ -11,7 +11,7 @@ from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
 from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer
+from rvsm.splitting.layers import Layer, require_dense_gradient
 from rvsm.splitting.naming import Named
 from rvsm.splitting.options import Overrides, as_budget
 from rvsm.splitting.rates import lowered, require_no_overshoot, total_pull
@@ -135,6 +135,8 @@ class RVSM(Method):
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         for layer, lr in moving:
+            if not self.decoupled:
+                require_dense_gradient(layer.name, layer.w.grad)
             beta = lowered(layer.beta, self._largest_rate, lr) if layer.name in self._by_pull else layer.beta
             if beta != layer.beta:
                 self._change_beta(layer, beta)
