@@ -1,6 +1,5 @@
 """Which parameters a user means."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from inspect import getattr_static
@@ -11,6 +10,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.optim.swa_utils import AveragedModel
 
 from rvsm.metrics import is_transposed_linear
+from rvsm.splitting.computed import require_no_directions, warn_of_computed
 from rvsm.splitting.layers import Layer, require_values, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
@@ -69,6 +69,8 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
         # By tensor, not by name: a tied weight goes if one of its names does.
         gone = {id(w) for name, w in parameters.items() if any(fnmatchcase(name, p) for p in unwanted)}
         chosen = [name for name in chosen if id(parameters[name]) not in gone]
+    if isinstance(model, nn.Module):
+        require_no_directions(unwrap(model), chosen)
     layers: dict[int, Layer] = {}
     for name in chosen:
         w = parameters[name]
@@ -129,11 +131,7 @@ def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             if module._parameters.get(weight) is not None:
                 yield name, module
             elif getattr_static(module, weight, None) is not None:  # not getattr: spectral_norm would move on
-                warnings.warn(
-                    f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not"
-                    " sparsified; remove the parametrization first, or name its parts with include=[...]",
-                    stacklevel=5,
-                )
+                warn_of_computed(name)
 
 
 def _embedded(model: nn.Module | Named) -> set[int]:
