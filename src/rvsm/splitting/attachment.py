@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rvsm.splitting.hooks import StepHooks, require_usable
+from rvsm.splitting.hooks import StepHooks, innermost, require_usable
 from rvsm.splitting.layers import Layer, require_trainable
 from rvsm.splitting.naming import Named, parameters_of, select, unwrap
 from rvsm.splitting.support import let_go
 from rvsm.splitting.untouched import warn_of_untouched
+from rvsm.splitting.watch import Watch
 
 _attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
 
@@ -55,6 +56,10 @@ class Attachment(ABC):
         """Take up the work where it is, now that there are weights; it may have been with another optimizer."""
 
     @abstractmethod
+    def awaits_steps(self) -> bool:
+        """Return whether there is something left to do at the optimizer's steps."""
+
+    @abstractmethod
     def before(self, optimizer: Optimizer) -> None:
         """Act when the gradients are there."""
 
@@ -63,9 +68,13 @@ class Attachment(ABC):
         """Act when the step is done."""
 
     def attach(self, optimizer: Optimizer) -> Self:
-        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are."""
+        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are.
+
+        Of an optimizer that wraps another (Accelerate's, SAM) the steps of the one inside are followed.
+        """
         if self._optimizer is not None:
             raise RuntimeError("already attached to an optimizer; call detach() first")
+        optimizer = innermost(optimizer)
         require_usable(optimizer)
         tensors = self.look_up()
         group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
@@ -90,7 +99,9 @@ class Attachment(ABC):
         self._types = {layer.name: (tensors[layer.name], tensors[layer.name].dtype) for layer in self.held}
         another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
         self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
-        self._hooks = StepHooks(optimizer, self.before, self.after)
+        smallest = min(self._types, key=lambda name: tensors[name].numel())
+        watch = Watch(smallest, tensors[smallest], type(optimizer).__name__, self.awaits_steps)
+        self._hooks = StepHooks(optimizer, self.before, self.after, watch)
         _attached.setdefault(optimizer, WeakSet()).add(self)
         self.begin(optimizer, another=another)
         return self

@@ -155,6 +155,10 @@ class Method(Attachment):
         """The budget's phase in the next step; None without a budget."""
         return None if self.budget is None else self.budget.phase(self.step)
 
+    def awaits_steps(self) -> bool:
+        """Return whether the method is not finalized."""
+        return not self._finalized
+
     def before(self, optimizer: Optimizer) -> None:
         """Follow the budget, then let the method act."""
         if self._finalized:
