@@ -16,6 +16,7 @@ from rvsm.penalties import Penalty
 from rvsm.splitting import state
 from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.describe import describe
 from rvsm.splitting.ends import without_ends
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import gradient_scale
@@ -367,6 +368,15 @@ class Method(Attachment):
             raise RuntimeError(
                 f"the model holds its sparse copy until the sparse_weights block ends; {action} after it"
             )
+
+    def __repr__(self) -> str:
+        at = f"at step {self.step}" + ("" if self.phase is None else f", phase {self.phase!r}")
+        state = "finalized" if self._finalized else at if self.held else "not attached"
+        try:
+            statistics = self.statistics()
+        except (RuntimeError, ValueError):  # not attached yet, lent, or not finite: no zeros to tell
+            statistics = None
+        return describe(type(self).__name__, self.layers, self.budget, state, statistics)
 
     # The state
 
