@@ -202,12 +202,28 @@ def test_the_shares_have_their_two_denominators() -> None:
     assert statistics.sparsity == 60 / 80
     assert statistics.sparsity_of_all == 65 / 100
     assert statistics.gap == 5.0
+    assert statistics.group_sparsity is None
     assert statistics.lagrangian(loss=1.0) == 3.5
     assert str(statistics).splitlines() == [
         "layer               shape     zeros   threshold           λ",
         "a                     4×5    50.00%         0.1         0.5",
         "b                      60    83.33%           0           -",
         "75.00% of the sparsified weights are zero, 65.00% of all 100 parameters; ‖w − u‖ = 5",
+    ]
+
+
+def test_the_share_of_groups_is_printed_beside_that_of_weights() -> None:
+    layers = (
+        LayerStatistics("a", (4, 10), zeros=10, gap=0.0, threshold=0.1, lam=0.5, beta=1.0, groups=4, zero_groups=1),
+        LayerStatistics("b", (60,), zeros=50, gap=0.0, threshold=0.0, lam=None, beta=None),
+    )
+    statistics = Statistics(layers, parameters=100, parameter_zeros=60, penalty=0.0, coupling=0.0)
+    assert statistics.group_sparsity == 1 / 4
+    assert str(statistics).splitlines() == [
+        "layer               shape     zeros      zero groups   threshold           λ",
+        "a                    4×10    25.00%           1 of 4         0.1         0.5",
+        "b                      60    83.33%                -           0           -",
+        "60.00% of the sparsified weights are zero, 25.00% of the groups; ‖w − u‖ = 0",
     ]
 
 
@@ -258,6 +274,8 @@ def test_statistics_of_groups_use_the_penalty_of_groups() -> None:
     assert statistics.penalty == pytest.approx(0.03 * sqrt(96) * float(u.norm(dim=1).sum()))
     assert statistics.coupling == pytest.approx(beta / 2 * float((w - u).square().sum()))
     assert statistics.layers[0].zeros == 96 * int((u == 0).all(dim=1).sum())
+    assert statistics.layers[0].groups == 5
+    assert statistics.layers[0].zero_groups == int((u == 0).all(dim=1).sum())
 
 
 def test_pairs_of_names_and_parameters_are_all_there_is() -> None:

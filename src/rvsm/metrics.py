@@ -19,7 +19,10 @@ from rvsm.modes import modes_kept
 
 @dataclass(frozen=True)
 class LayerStatistics:
-    """One sparsified tensor: its zeros, its distance ‖w − u‖ from its sparse copy, and what it is pulled by."""
+    """One sparsified tensor: its zeros, its distance ‖w − u‖ from its sparse copy, and what it is pulled by.
+
+    Where weights are grouped, ``groups`` is the number of groups and ``zero_groups`` that of the groups that are gone.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -28,6 +31,8 @@ class LayerStatistics:
     threshold: float
     lam: float | None
     beta: float | None
+    groups: int | None = None
+    zero_groups: int = 0
 
     @property
     def weights(self) -> int:
@@ -70,6 +75,12 @@ class Statistics:
         return self.parameter_zeros / self.parameters
 
     @property
+    def group_sparsity(self) -> float | None:
+        """The share of groups that are zero, over the layers whose weights are grouped; None if there are none."""
+        groups = sum(layer.groups or 0 for layer in self.layers)
+        return sum(layer.zero_groups for layer in self.layers) / groups if groups else None
+
+    @property
     def gap(self) -> float:
         """‖w − u‖ over all sparsified weights."""
         return sqrt(sum(layer.gap**2 for layer in self.layers))
@@ -83,16 +94,24 @@ class Statistics:
 
     def __str__(self) -> str:
         width = max(len("layer"), *(len(layer.name) for layer in self.layers))
-        head = f"{'layer':{width}}  {'shape':>18}  {'zeros':>8}  {'threshold':>10}  {'λ':>10}"
+        grouped = [layer for layer in self.layers if layer.groups is not None]
+        head = f"{'layer':{width}}  {'shape':>18}  {'zeros':>8}"
+        head += f"  {'zero groups':>15}" * bool(grouped) + f"  {'threshold':>10}  {'λ':>10}"
         rows = [
             f"{layer.name:{width}}  {'×'.join(map(str, layer.shape)):>18}  {layer.sparsity:8.2%}"
-            f"  {layer.threshold:10.3g}  {'-' if layer.lam is None else format(layer.lam, '10.3g'):>10}"
+            + (f"  {_of(layer.zero_groups, layer.groups):>15}" if grouped else "")
+            + f"  {layer.threshold:10.3g}  {'-' if layer.lam is None else format(layer.lam, '10.3g'):>10}"
             for layer in self.layers
         ]
         others = self.parameters - sum(layer.weights for layer in self.layers)
         of_all = f", {self.sparsity_of_all:.2%} of all {self.parameters:,} parameters" if others else ""
-        total = f"{self.sparsity:.2%} of the sparsified weights are zero{of_all}; ‖w − u‖ = {self.gap:.4g}"
+        share = "" if self.group_sparsity is None else f", {self.group_sparsity:.2%} of the groups"
+        total = f"{self.sparsity:.2%} of the sparsified weights are zero{share}{of_all}; ‖w − u‖ = {self.gap:.4g}"
         return "\n".join([head, *rows, total])
+
+
+def _of(part: int, whole: int | None) -> str:
+    return "-" if whole is None else f"{part:,} of {whole:,}"
 
 
 def zeros(w: Tensor) -> int:
@@ -158,14 +177,23 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     return {name: totals[id(w)] for name, w in tensors.items() if id(w) in totals}
 
 
+def is_transposed_linear(module: object) -> bool:
+    """Return whether a module is the ``Conv1D`` of Transformers (GPT-2): a linear layer whose weight is [in, out].
+
+    It is known by its name, so that Transformers need not be installed.
+    """
+    kinds = type(module).__mro__
+    return any(kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") for kind in kinds)
+
+
 def _uses(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[tuple[str, float]]:
     """Return (weight's name, multiplications of each of its weights) for one call of a module."""
     if isinstance(module, _ConvTransposeNd):
         return [("weight", (args[0] if args else kwargs["input"]).numel() / module.in_channels)]
     if isinstance(module, _ConvNd):
         return [("weight", output.numel() / module.out_channels)]
-    if isinstance(module, nn.Linear):
-        return [("weight", output.numel() / module.out_features)]
+    if isinstance(module, nn.Linear) or is_transposed_linear(module):
+        return [("weight", output.numel() / output.shape[-1])]
     if isinstance(module, nn.RNNBase | nn.RNNCellBase):
         x = args[0] if args else kwargs["input"]
         steps = (x.data if isinstance(x, PackedSequence) else x).numel() / module.input_size

@@ -266,6 +266,7 @@ class TestTargets:
         penalty = ["--penalty.name", "l0", "--penalty.lam", "1e-3"]
         assert "either" in refused(*admm)
         assert "either" in refused(*admm, "--method.sparsity", "0.6", *penalty)
-        assert "method.rho is missing" in refused("--method.name", "admm", "--method.sparsity", "0.6")
+        assert "give --method.rho" in refused(*admm[:2], *penalty)
+        assert read_config(flags=[*admm[:2], "--method.sparsity", "0.6"]).method.options.get("rho") is None
         assert read_config(flags=[*admm, *penalty]).penalty is not None
         assert read_config(flags=[*admm, *penalty[2:]]) == read_config(flags=[*admm, *penalty])

@@ -10,7 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, LHalf, LogSum, Penalty, TransformedL1
+from rvsm.groups import Row
+from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, Grouped, LHalf, LogSum, Penalty, TransformedL1
 
 every_penalty = pytest.mark.parametrize("cls", PENALTIES.values(), ids=PENALTIES)
 every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
@@ -282,6 +283,16 @@ def test_value_is_a_sum_of_increasing_even_costs(cls, data):
 
 def parameters(cls):
     return [field.name for field in fields(cls)]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.int64])
+@every_penalty
+def test_weights_that_are_not_real_numbers_are_refused(cls: type[Penalty], dtype: torch.dtype) -> None:
+    w, penalty = torch.ones(3, 3, dtype=dtype), cls(lam=0.1)
+    grouped = Grouped(penalty, Row())
+    for act in (penalty.value, grouped.value, lambda w: penalty.prox(w, 1.0), lambda w: grouped.prox(w, 1.0)):
+        with pytest.raises(TypeError, match=r"a penalty is of real weights .* this tensor is \w+; convert it first"):
+            act(w)
 
 
 every_parameter = pytest.mark.parametrize(

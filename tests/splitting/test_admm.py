@@ -57,3 +57,39 @@ def test_until_then_the_steps_are_the_same() -> None:
     plain = trained(one, rvsm.ADMM(one, rho=0.5, sparsity=0.8), 13)
     fixed = trained(other, rvsm.ADMM(other, rho=0.5, sparsity=0.8, retrain=0.3, steps=STEPS), 13)
     assert torch.equal(plain[-1], fixed[-1])
+
+
+def test_rho_follows_from_the_learning_rate() -> None:
+    one, other = layer(), layer()
+    by_pull = rvsm.ADMM(one, sparsity=0.8, pull=4.0, steps=STEPS)
+    by_rho = rvsm.ADMM(other, sparsity=0.8, rho=4.0 / STEPS / 0.1)
+    assert torch.equal(trained(one, by_pull)[-1], trained(other, by_rho)[-1])
+    assert by_pull.layers[0].beta == pytest.approx(2.0)
+    assert rvsm.ADMM(one, sparsity=0.8, steps=STEPS).pull == STEPS / 4
+    assert rvsm.ADMM(one, sparsity=0.8, steps=10_000).pull == 100.0
+
+
+def test_a_rising_learning_rate_lowers_rho_and_keeps_the_shift() -> None:
+    model = layer()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    method = rvsm.ADMM(model, sparsity=0.8, steps=STEPS, overrides={"weight": {"sparsity": 0.5}}).attach(optimizer)
+    rhos = []
+    for lr in (0.0, 0.05, 0.2, 0.1):
+        optimizer.param_groups[0]["lr"] = lr
+        model.weight.grad = torch.zeros_like(model.weight)
+        before = method.shifted(method.layers[0])
+        method.prepare(method.moving())
+        torch.testing.assert_close(method.shifted(method.layers[0]), before)
+        optimizer.step()
+        rhos.append(method.layers[0].beta)
+    assert rhos == [None, pytest.approx(5.0), pytest.approx(1.25), pytest.approx(1.25)]
+    method.detach()
+    method.attach(torch.optim.SGD(model.parameters(), lr=0.4))
+    assert method.layers[0].beta is None, "another optimizer has other learning rates"
+
+
+def test_a_rho_of_its_own_stays() -> None:
+    model = nn.Sequential(layer(), nn.Linear(20, 4, bias=False))
+    method = rvsm.ADMM(model, sparsity=0.8, steps=STEPS, overrides={"1.*": {"rho": 0.25}})
+    trained(model, method, 2)
+    assert [each.beta for each in method.layers] == [pytest.approx(2.5), 0.25]

@@ -22,7 +22,13 @@ CONSTRUCTION = {
     "beta must be > 0 and finite but is -0.1": lambda m: rvsm.RVSM(m, L0, beta=-0.1),
     "beta must be > 0 and finite but is 0": lambda m: rvsm.RVSM(m, L0, beta=0),
     "rho must be > 0 and finite but is 0": lambda m: rvsm.ADMM(m, L0, rho=0),
-    "rho must be a number > 0 but is None": lambda m: rvsm.ADMM(m, L0, rho=None),
+    "rho is missing: with a sparsity it follows from steps=": lambda m: rvsm.ADMM(m, sparsity=0.5),
+    "with a penalty, whose threshold depends on λ/ρ, give rho=": lambda m: rvsm.ADMM(m, L0, steps=9),
+    "give either rho= or pull=": lambda m: rvsm.ADMM(m, sparsity=0.5, rho=1.0, pull=3.0, steps=9),
+    "pull must be > 0 and finite but is -1": lambda m: rvsm.ADMM(m, sparsity=0.5, pull=-1, steps=9),
+    "a total pull of 9 needs more than 9 steps but the training has 9": lambda m: rvsm.ADMM(
+        m, sparsity=0.5, pull=9, steps=9
+    ),
     "lam must be > 0 and finite but is -1": lambda m: rvsm.L0(lam=-1),
     "a must be > 0 and finite but is 0": lambda m: rvsm.TransformedL1(lam=1, a=0),
     "sparsity must be in [0, 1) but is 1.0": lambda m: rvsm.RVSM(m, "l0", sparsity=1.0, steps=10),
@@ -42,7 +48,7 @@ CONSTRUCTION = {
     "pull= sets β for a target sparsity: give it with": lambda m: rvsm.RVSM(
         m, "l0", beta=1.0, pull=3.0, sparsity=0.5, steps=9
     ),
-    "a total pull of 30 needs more than 30 steps but the budget has 20": lambda m: rvsm.RVSM(
+    "a total pull of 30 needs more than 30 steps but the training has 20": lambda m: rvsm.RVSM(
         m, "l0", pull=30, sparsity=0.5, steps=20
     ),
     "penalty is missing: give an object": lambda m: rvsm.RVSM(m, None, beta=1.0),
@@ -132,7 +138,7 @@ def test_attaching_to_what_is_not_possible() -> None:
     method = rvsm.RVSM(model, L0, beta=0.1)
     with pytest.raises(TypeError, match="LBFGS evaluates its closure several times"):
         method.attach(torch.optim.LBFGS(model.parameters()))
-    with pytest.raises(TypeError, match=r"expected a torch\.optim\.Optimizer but got Sequential"):
+    with pytest.raises(TypeError, match=r"expected a torch\.optim\.Optimizer, .* but got Sequential"):
         method.attach(model)
     with pytest.raises(ValueError, match="the optimizer trains none of the weights"):
         method.attach(torch.optim.SGD(network().parameters(), lr=0.1))
@@ -174,6 +180,47 @@ def test_short_types_are_refused(dtype: torch.dtype) -> None:
     with pytest.raises(ValueError, match=r"'0\.weight' is b?float16.*keep the weights in float32"):
         rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
     assert unharmed(model, optimizer)
+
+
+@pytest.mark.parametrize("convert", [nn.Module.half, nn.Module.bfloat16, nn.Module.double])
+@pytest.mark.parametrize("make", [lambda m: rvsm.RVSM(m, L0, beta=0.1), lambda m: rvsm.ADMM(m, sparsity=0.5, rho=1.0)])
+def test_types_that_change_while_attached_are_refused(make, convert) -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = make(model).attach(optimizer)
+    convert(model)
+    before = model[0].weight.detach().clone()
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    for act in (optimizer.step, method.statistics, method.finalize):
+        with pytest.raises(RuntimeError, match=r"'0\.weight' was float32 when .* attached and is \w+ now; convert"):
+            act()
+    assert torch.equal(model[0].weight, before)
+    model.float()
+    optimizer.zero_grad()
+    method.finalize()
+    convert(model)  # what is finalized may be anything
+    assert 0 <= method.statistics().sparsity <= 1
+
+
+@pytest.mark.parametrize("groups", ["element", "filter"])
+def test_shapes_without_values_are_refused(groups: str) -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to("meta")
+    for act in (lambda: rvsm.RVSM(model, "l0", sparsity=0.5, steps=9, groups=groups), lambda: rvsm.keep_zeros(model)):
+        with pytest.raises(ValueError, match=r"'0\.weight' is on the device 'meta' .* model\.to_empty"):
+            act()
+
+
+def test_a_pull_is_not_added_to_a_sparse_gradient() -> None:
+    model = nn.Embedding(5, 3, sparse=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, L0, beta=0.1, decoupled=False, include=["weight"]).attach(optimizer)
+    before = model.weight.detach().clone()
+    model(torch.tensor([1])).sum().backward()
+    with pytest.raises(ValueError, match=r"'weight' has a sparse gradient.*sparse=False"):
+        optimizer.step()
+    assert torch.equal(model.weight, before)
+    assert method.step == 0
 
 
 def test_complex_weights_are_refused() -> None:
@@ -259,14 +306,16 @@ def test_inside_the_block_the_model_is_lent() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     method = rvsm.RVSM(model, L0, beta=0.1).attach(optimizer)
+    saved = method.state_dict()
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
     for act in (
         optimizer.step,
         method.finalize,
         method.statistics,
+        method.state_dict,
         method.sparse_weights().__enter__,
-        lambda: method.load_state_dict(method.state_dict()),
+        lambda: method.load_state_dict(saved),
     ):
         with method.sparse_weights(), pytest.raises(RuntimeError, match="until the sparse_weights block ends"):
             act()

@@ -124,6 +124,30 @@ def test_weights_computed_from_others_are_named_and_left_as_they_are(weight: str
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
+def old_weight_norm() -> nn.Module:
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        return nn.utils.weight_norm(nn.Linear(8, 8))
+
+
+NORMED = {
+    ("parametrizations.weight.original0", "parametrizations.weight.original1"): COMPUTED["weight"],
+    ("weight_g", "weight_v"): old_weight_norm,
+}
+
+
+@pytest.mark.parametrize("parts", NORMED)
+def test_the_direction_of_a_weight_norm_is_refused_and_its_length_is_not(parts: tuple[str, str]) -> None:
+    model = nn.Sequential(NORMED[parts](), nn.Linear(8, 8))
+    with (
+        pytest.warns(UserWarning, match=r"'0\.weight' is computed .* remove the computation first") as caught,
+        pytest.raises(ValueError, match=rf"'0\.{parts[1]}' is the direction v .* NaN; remove the computation first"),
+    ):
+        rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=1.0, include=["1.*", f"0.{parts[1]}"])
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="is computed"):
+        assert names(model, include=[f"0.{parts[0]}"]) == [f"0.{parts[0]}"]
+
+
 @pytest.mark.parametrize("argument", ["include", "exclude"])
 def test_a_string_instead_of_a_list_is_an_error(argument: str) -> None:
     with pytest.raises(TypeError, match=r"write \['conv\*'\]"):
@@ -151,7 +175,10 @@ def test_tied_weights_count_once() -> None:
     assert names(nn.Sequential(shared, nn.ReLU(), shared)) == ["0.weight"]
     embedding, head = nn.Embedding(10, 4), nn.Linear(4, 10, bias=False)
     head.weight = embedding.weight
-    assert names(nn.ModuleDict({"embedding": embedding, "head": head})) == ["head.weight"]
+    model = nn.ModuleDict({"embedding": embedding, "body": nn.Linear(4, 4), "head": head})
+    assert names(model) == names(model, include=["*"]) == ["body.weight"], "tied to an embedding: left alone"
+    assert names(model, include=["body.*", "head.weight"]) == ["body.weight", "head.weight"], "unless it is named"
+    assert names(model, include=["embedding.weight"]) == ["embedding.weight"]
 
 
 def test_tied_weights_are_counted_once_in_the_statistics() -> None:

@@ -32,7 +32,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 
 def sparsifier(model: nn.Module, groups: str = "element") -> rvsm.RVSM:
-    return rvsm.RVSM(model, "l0", sparsity=0.8, steps=STEPS, groups=groups)
+    return rvsm.RVSM(model, "l0", sparsity=0.8, steps=STEPS, overrides={"*": {"groups": groups}})
 
 
 def matrices(model: nn.Module) -> list[Tensor]:

@@ -75,7 +75,7 @@ def same_ending(one: Run, other: Run) -> None:
         ["--training.channels_last", "false", "--training.clip", "0.5"],
         ["--training.precision", "bfloat16", "--augment.crop", "1", "--augment.cutout", "2"],
         ["--training.validation", "0"],
-        ["--groups.name", "filter", "--penalty.name", "tl1"],
+        ["--groups.name", "filter", "--method.exclude", '["11.*"]', "--penalty.name", "tl1"],
         ["--budget.ramp", "1", "--budget.heal", "0", "--schedule.name", "onecycle"],
     ],
     ids=" ".join,

@@ -188,6 +188,8 @@ def _require_target(config: Config) -> None:
         raise ValueError(
             "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"
         )
+    if config.method.name == "admm" and config.penalty is not None and config.method.options.get("rho") is None:
+        raise ValueError("admm with a penalty, whose threshold depends on λ/ρ, needs ρ: give --method.rho 1")
 
 
 # From files and lines to flags

@@ -52,7 +52,10 @@ def require_positive(name: str, value: float | None) -> float:
 
 
 def full_precision(w: Tensor) -> Tensor:
-    """Return ``w`` in float32 if it is in a shorter type, so that formulas keep their digits."""
+    """Return ``w`` in float32 if it is in a shorter type, so that formulas keep their digits; or raise."""
+    if not w.is_floating_point():
+        kind = str(w.dtype).removeprefix("torch.")
+        raise TypeError(f"a penalty is of real weights in floating point, but this tensor is {kind}; convert it first")
     return w if w.dtype in (torch.float32, torch.float64) else w.float()
 
 

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rvsm.splitting.hooks import StepHooks, require_usable
+from rvsm.splitting.hooks import StepHooks, innermost, require_usable
 from rvsm.splitting.layers import Layer, require_trainable
 from rvsm.splitting.naming import Named, parameters_of, select, unwrap
 from rvsm.splitting.support import let_go
+from rvsm.splitting.untouched import warn_of_untouched
+from rvsm.splitting.watch import Watch
 
 _attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
 
@@ -32,12 +35,17 @@ class Attachment(ABC):
     name: ClassVar[str]
 
     def __init__(self, model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> None:
-        self._model = unwrap(model) if isinstance(model, nn.Module) else None
-        self.layers = select(model, include, exclude)
+        self._given = model if isinstance(model, nn.Module) else None
+        self._model = None if self._given is None else unwrap(self._given)
+        unwanted = exclude if exclude is None or isinstance(exclude, str) else list(exclude)
+        self.layers = select(model, include, unwanted)
+        if self._model is not None and include is None:
+            warn_of_untouched(self._model, self.layers, unwanted or ())
         self.held: list[Layer] = []
         self._optimizer: Optimizer | None = None
         self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
         self._hooks: StepHooks | None = None
+        self._types: dict[str, tuple[Tensor, torch.dtype]] = {}  # of the parameters, when they were attached
 
     @abstractmethod
     def check(self, layers: Sequence[Layer]) -> None:
@@ -48,6 +56,10 @@ class Attachment(ABC):
         """Take up the work where it is, now that there are weights; it may have been with another optimizer."""
 
     @abstractmethod
+    def awaits_steps(self) -> bool:
+        """Return whether there is something left to do at the optimizer's steps."""
+
+    @abstractmethod
     def before(self, optimizer: Optimizer) -> None:
         """Act when the gradients are there."""
 
@@ -56,9 +68,13 @@ class Attachment(ABC):
         """Act when the step is done."""
 
     def attach(self, optimizer: Optimizer) -> Self:
-        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are."""
+        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are.
+
+        Of an optimizer that wraps another (Accelerate's, SAM) the steps of the one inside are followed.
+        """
         if self._optimizer is not None:
             raise RuntimeError("already attached to an optimizer; call detach() first")
+        optimizer = innermost(optimizer)
         require_usable(optimizer)
         tensors = self.look_up()
         group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
@@ -80,9 +96,12 @@ class Attachment(ABC):
         for layer in self.layers:
             layer.parameter, layer.param_group = tensors[layer.name], groups.get(layer.name)
         self.held = [layer for layer in self.layers if layer.param_group is not None]
+        self._types = {layer.name: (tensors[layer.name], tensors[layer.name].dtype) for layer in self.held}
         another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
         self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
-        self._hooks = StepHooks(optimizer, self.before, self.after)
+        smallest = min(self._types, key=lambda name: tensors[name].numel())
+        watch = Watch(smallest, tensors[smallest], type(optimizer).__name__, self.awaits_steps)
+        self._hooks = StepHooks(optimizer, self.before, self.after, watch)
         _attached.setdefault(optimizer, WeakSet()).add(self)
         self.begin(optimizer, another=another)
         return self
@@ -108,6 +127,16 @@ class Attachment(ABC):
     def moving(self) -> list[tuple[Layer, float]]:
         """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
         return [(layer, self.learning_rate(layer)) for layer in self.held if layer.parameter.grad is not None]
+
+    def require_types(self) -> None:
+        """Raise if parameters have changed their type since they were attached, as ``model.half()`` makes them do."""
+        for name, (w, kind) in self._types.items():
+            if w.dtype != kind:
+                was, now = (str(each).removeprefix("torch.") for each in (kind, w.dtype))
+                raise RuntimeError(
+                    f"{name!r} was {was} when the method was attached and is {now} now; convert the model back, or"
+                    " before attaching; for speed use torch.autocast, and convert the finalized network"
+                )
 
     def learning_rate(self, layer: Layer) -> float:
         """Return the present learning rate of a layer, 0 if it has none."""

@@ -17,6 +17,8 @@ from rvsm.penalties import Penalty
 from rvsm.splitting import state
 from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.describe import describe
+from rvsm.splitting.ends import without_ends
 from rvsm.splitting.exchange import write, written
 from rvsm.splitting.hooks import gradient_scale
 from rvsm.splitting.layers import Layer, require_finite
@@ -71,6 +73,7 @@ class Method(Attachment):
             layer.penalty = None if penalty is None else as_penalty(penalty, named=named)
             layer.beta, layer.groups = beta, as_groups(groups)
         override(self.layers, {} if overrides is None else overrides, overridable, named=named)
+        self.layers = without_ends(self.layers, self._model, example_input)
         for layer in self.layers:
             layer.group_sizes()  # raises where the shape does not fit the grouping
             layer.template = layer.penalty
@@ -169,11 +172,16 @@ class Method(Attachment):
         """The budget's phase in the next step; None without a budget."""
         return None if self.budget is None else self.budget.phase(self.step)
 
+    def awaits_steps(self) -> bool:
+        """Return whether the method is not finalized."""
+        return not self._finalized
+
     def before(self, optimizer: Optimizer) -> None:
         """Follow the budget, then let the method act on w."""
         if self._finalized:
             return
         self._require_not_lent("step the optimizer")
+        self.require_types()
         self._come_back()
         self.gradient_scale = gradient_scale(optimizer)
         moving = self.moving()
@@ -193,6 +201,13 @@ class Method(Attachment):
         if self._support is None:
             self.after_step(self.moving())
         self._set_out()
+        if self.budget is not None and self.budget.is_outrun(self.step):
+            warnings.warn(
+                f"the optimizer has made {self.step} steps but the budget is for {self.budget.steps}, and the training"
+                f" stays in its last phase, {self.phase!r}; give the budget the number of steps of the whole training"
+                " (epochs × batches in an epoch), or finalize() when they are done",
+                stacklevel=5,
+            )
 
     @torch.no_grad()
     def _set_out(self) -> None:
@@ -298,7 +313,7 @@ class Method(Attachment):
         try:
             copies = self._final_copies(output)
             changed = any(not torch.equal(layer.parameter, copies[layer.name]) for layer in layers)
-            write(layers, copies, self._model, recalibrate)
+            write(layers, copies, self._given, recalibrate)  # as it was given: in it, the ranks share statistics
         except BaseException:
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty
@@ -378,6 +393,8 @@ class Method(Attachment):
         """Return the layers to act on, with the model's present tensors, which are made sure to hold numbers."""
         if not self.held:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
+        if not self._finalized:
+            self.require_types()
         tensors = self.look_up()
         for layer in self.layers:
             layer.parameter = tensors[layer.name]
@@ -392,6 +409,15 @@ class Method(Attachment):
                 f"the model holds its sparse copy until the sparse_weights block ends; {action} after it"
             )
 
+    def __repr__(self) -> str:
+        at = f"at step {self.step}" + ("" if self.phase is None else f", phase {self.phase!r}")
+        state = "finalized" if self._finalized else at if self.held else "not attached"
+        try:
+            statistics = self.statistics()
+        except (RuntimeError, ValueError):  # not attached yet, lent, or not finite: no zeros to tell
+            statistics = None
+        return describe(type(self).__name__, self.layers, self.budget, state, statistics)
+
     # The state
 
     def state_dict(self) -> dict[str, Any]:
@@ -399,6 +425,7 @@ class Method(Attachment):
 
         It belongs to the model's own ``state_dict()`` of the same moment, which holds v where this one holds w.
         """
+        self._require_not_lent("save a checkpoint, which would hold u for w,")
         kept = {layer.name: layer.away for layer in self.layers if layer.away is not None}
         memory: dict[str, dict[str, Tensor]] = {**self.memory, **({"w": kept} if kept else {})}
         return {

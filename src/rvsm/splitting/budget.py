@@ -104,6 +104,10 @@ class Budget:
         every = self.every or max(1, self.ramp_steps // 100)
         return step == self.ramp_steps or step % every == 0
 
+    def is_outrun(self, step: int) -> bool:
+        """Return whether this is the step at which a training is a tenth longer than the budget was told."""
+        return step == self.steps + max(self.steps // 10, 1)
+
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
         """Return the threshold of each layer for which the share ``target`` of all is zero."""
         candidates = self._candidates(layers)

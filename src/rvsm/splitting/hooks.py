@@ -9,14 +9,23 @@ from typing import Any
 import torch
 from torch.optim import LBFGS, Optimizer
 
+from rvsm.splitting.watch import Watch
+
 
 class StepHooks:
-    """Calls ``before(optimizer)`` once the gradients are there, and ``after(optimizer)`` once the step is done."""
+    """Calls ``before(optimizer)`` once the gradients are there, and ``after(optimizer)`` once the step is done.
+
+    The first step ends a watch for steps that are made by somebody else.
+    """
 
     def __init__(
-        self, optimizer: Optimizer, before: Callable[[Optimizer], None], after: Callable[[Optimizer], None]
+        self,
+        optimizer: Optimizer,
+        before: Callable[[Optimizer], None],
+        after: Callable[[Optimizer], None],
+        watch: Watch,
     ) -> None:
-        self._before, self._after = before, after
+        self._before, self._after, self._watch = before, after, watch
         self._skipped = False
         self._handles = [
             optimizer.register_step_pre_hook(self._pre),
@@ -25,10 +34,12 @@ class StepHooks:
 
     def remove(self) -> None:
         """Stop calling."""
+        self._watch.remove()
         for handle in self._handles:
             handle.remove()
 
     def _pre(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        self._watch.remove()
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
             self._act(optimizer)
@@ -70,10 +81,25 @@ class StepHooks:
             self._after(optimizer)
 
 
+def innermost(optimizer: Any) -> Any:
+    """Return the optimizer inside those that wrap one, whose step is the one that moves the weights.
+
+    Accelerate's has it as ``optimizer``. SAM has it as ``base_optimizer`` and steps it where its own ``step`` is not
+    called, or in the middle of that, when the weights are not w.
+    """
+    for name in ("optimizer", "base_optimizer"):
+        if isinstance(inner := getattr(optimizer, name, None), Optimizer) and inner is not optimizer:
+            return innermost(inner)
+    return optimizer
+
+
 def require_usable(optimizer: object) -> None:
     """Raise unless the object is an optimizer whose steps a method can follow."""
-    if not isinstance(optimizer, Optimizer):
-        raise TypeError(f"expected a torch.optim.Optimizer but got {type(optimizer).__name__}")
+    if not isinstance(optimizer, Optimizer) or not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        raise TypeError(
+            "expected a torch.optim.Optimizer, or a wrapper that has one as .optimizer or .base_optimizer, but got"
+            f" {type(optimizer).__name__}"
+        )
     if isinstance(optimizer, LBFGS):
         raise TypeError(
             "LBFGS evaluates its closure several times in one step, and a pull in between would break its line search;"

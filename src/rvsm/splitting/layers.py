@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -33,6 +34,7 @@ class Layer:
         trained: whether it has had a gradient; what never has one is not counted in a budget.
         convolution_groups: the number g of groups of a convolution.
         transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
+        named: whether the user has named it, rather than a pattern or the rule of types.
 
     """
 
@@ -48,6 +50,7 @@ class Layer:
     trained: bool = False
     convolution_groups: int = 1
     transposed: bool = False
+    named: bool = False
     _kept: Tensor | None = field(default=None, init=False, repr=False)  # memory for w, while the parameter holds v
     _away: bool = field(default=False, init=False, repr=False)  # whether w is there now
 
@@ -132,6 +135,16 @@ class Layer:
         """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
         return self.groups.sizes(self._oriented(self.w))
 
+    def removes_whole(self, side: Literal["output", "input"]) -> bool:
+        """Return whether a group holds all the weights of an output of the layer, or all that read an input."""
+        w = self._oriented(self.w.detach())
+        if w.dim() < 2:
+            return False
+        magnitudes = self.groups.magnitudes(w)
+        numbered = torch.arange(magnitudes.numel(), device=w.device).view(magnitudes.shape)
+        one = self.groups.spread(numbered, w).select(0 if side == "output" else 1, 0)
+        return bool((one == one.flatten()[0]).all())
+
     def spread(self, values: Tensor) -> Tensor:
         """Give each weight the value of its group, in the memory order of w."""
         spread = self.groups.spread(values, self._oriented(self.w))
@@ -199,9 +212,28 @@ def require_whole(name: str, w: Tensor) -> None:
         )
 
 
+def require_values(name: str, w: Tensor) -> None:
+    """Raise for a tensor that has a shape but no values."""
+    if w.is_meta:
+        raise ValueError(
+            f"{name!r} is on the device 'meta' and has no values; move the model to a device with"
+            " model.to_empty(device='cpu') and load its weights before sparsifying it"
+        )
+
+
+def require_dense_gradient(name: str, gradient: Tensor | None) -> None:
+    """Raise if a pull, which is of all weights, cannot be added to a gradient of a few."""
+    if gradient is not None and gradient.layout != torch.strided:
+        raise ValueError(
+            f"{name!r} has a sparse gradient, to which decoupled=False cannot add the pull of all its weights; leave"
+            " the pull decoupled, or make the embedding with sparse=False"
+        )
+
+
 def require_trainable(name: str, w: Tensor) -> None:
-    """Raise for tensors that cannot be pulled: shards, and types too short for small steps."""
+    """Raise for tensors that cannot be pulled: shards, shapes without values, and types too short for small steps."""
     require_whole(name, w)
+    require_values(name, w)
     if w.is_complex():
         raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
     if w.dtype not in (torch.float32, torch.float64):

@@ -27,7 +27,7 @@ class Magnitude(Method):
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
         overrides: options of single layers.
-        example_input: a batch, for a budget by flops.
+        example_input: a batch, for a budget by flops, and to find the ends of the network, whose groups stay.
 
     Reference: Zhu & Gupta, "To prune, or not to prune", 2017.
 

@@ -1,6 +1,5 @@
 """Which parameters a user means."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from inspect import getattr_static
@@ -10,7 +9,9 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.optim.swa_utils import AveragedModel
 
-from rvsm.splitting.layers import Layer, require_whole
+from rvsm.metrics import is_transposed_linear
+from rvsm.splitting.computed import require_no_directions, warn_of_computed
+from rvsm.splitting.layers import Layer, require_values, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
 """Pairs of a name and a parameter."""
@@ -18,13 +19,17 @@ Named = Iterable[tuple[str, Tensor]]
 
 def unwrap(model: nn.Module) -> nn.Module:
     """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
-    while True:
-        if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
-            model = model.module
-        else:
-            return model
+    *_, innermost = inside(model)
+    return innermost
+
+
+def inside(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module, and what is inside it as long as it is such a wrapper."""
+    yield model
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        yield from inside(inner)
+    elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
+        yield from inside(model.module)
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
@@ -42,18 +47,20 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     """Return the tensors to sparsify.
 
     From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases
-    and norms. A tied weight counts once. ``include`` and ``exclude`` are shell patterns on parameter names; a
-    pattern without wildcards is the name of a parameter and selects it whatever its type. From pairs of name and
-    parameter: all of them.
+    and norms. A tied weight counts once; one that is tied to an embedding is left alone. ``include`` and ``exclude``
+    are shell patterns on parameter names; a pattern without wildcards is the name of a parameter and selects it
+    whatever its type. From pairs of name and parameter: all of them.
     """
     parameters = parameters_of(model)
     eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
     if isinstance(model, nn.Module):
         eligible = dict(_eligible(unwrap(model)))
     patterns = None if include is None else _patterns("include", include)
-    chosen = list(eligible)
+    embedded = _embedded(model)
+    chosen = [name for name in eligible if id(parameters[name]) not in embedded]
     if patterns is not None:
         chosen = [name for name in eligible if any(fnmatchcase(name, p) for p in patterns)]
+        chosen = [name for name in chosen if id(parameters[name]) not in embedded or name in patterns]
         chosen += [p for p in patterns if p in parameters and p not in eligible]
         _require_match("include", patterns, chosen, parameters)
     if exclude is not None:
@@ -62,11 +69,14 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
         # By tensor, not by name: a tied weight goes if one of its names does.
         gone = {id(w) for name, w in parameters.items() if any(fnmatchcase(name, p) for p in unwanted)}
         chosen = [name for name in chosen if id(parameters[name]) not in gone]
+    if isinstance(model, nn.Module):
+        require_no_directions(unwrap(model), chosen)
     layers: dict[int, Layer] = {}
     for name in chosen:
         w = parameters[name]
         if isinstance(w, nn.parameter.UninitializedParameter):
             raise ValueError(f"{name!r} has no shape yet; run one batch through the model before sparsifying it")
+        require_values(name, w)
         if w.numel():
             module = eligible.get(name)
             layers.setdefault(
@@ -75,7 +85,8 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
                     name,
                     w,
                     convolution_groups=module.groups if isinstance(module, _ConvNd) else 1,
-                    transposed=isinstance(module, _ConvTransposeNd),
+                    transposed=isinstance(module, _ConvTransposeNd) or is_transposed_linear(module),
+                    named=not isinstance(model, nn.Module) or name in (patterns or ()),
                 ),
             )
     if not layers:
@@ -99,9 +110,9 @@ def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, 
 _KINDS = "convolutions, linear or recurrent layers or attention projections"
 
 
-def _weights(module: nn.Module) -> list[str]:
+def weight_names(module: nn.Module) -> list[str]:
     """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
-    if isinstance(module, _ConvNd | nn.Linear):
+    if isinstance(module, _ConvNd | nn.Linear) or is_transposed_linear(module):
         return ["weight"]
     if isinstance(module, nn.MultiheadAttention):
         return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
@@ -115,16 +126,18 @@ def _weights(module: nn.Module) -> list[str]:
 def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """Yield the names of the weights that the rule of types selects, with their modules."""
     for prefix, module in model.named_modules(remove_duplicate=False):
-        for weight in _weights(module):
+        for weight in weight_names(module):
             name = f"{prefix}.{weight}" if prefix else weight
             if module._parameters.get(weight) is not None:
                 yield name, module
             elif getattr_static(module, weight, None) is not None:  # not getattr: spectral_norm would move on
-                warnings.warn(
-                    f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not"
-                    " sparsified; remove the parametrization first, or name its parts with include=[...]",
-                    stacklevel=5,
-                )
+                warn_of_computed(name)
+
+
+def _embedded(model: nn.Module | Named) -> set[int]:
+    """Return the identities of the weights that look up words: each row is one, and few of them have a gradient."""
+    modules = unwrap(model).modules() if isinstance(model, nn.Module) else ()
+    return {id(m._parameters.get("weight")) for m in modules if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
 
 
 def _checked_pairs(pairs: Named) -> dict[str, Tensor]:

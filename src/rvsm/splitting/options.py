@@ -71,7 +71,8 @@ def override(layers: Sequence[Layer], overrides: Overrides, known: Sequence[str]
             )
         if "penalty" in options:
             layer.penalty = as_penalty(options["penalty"], named=named)
-        layer.groups = as_groups(options.get("groups", layer.groups))
+        if "groups" in options:
+            layer.groups, layer.named = as_groups(options["groups"]), True
         layer.beta = options.get("beta", options.get("rho", layer.beta))
         if "sparsity" in options:
             layer.sparsity = require_share(options["sparsity"], f" for {name!r}")

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rvsm.modes import modes_kept
 from rvsm.splitting.naming import unwrap
+from rvsm.splitting.ranks import average_statistics, failing_together, ranks_of
 
 Batches = Iterable[Any]
 """Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by forward's names."""
@@ -35,13 +36,14 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
     Only batch norm works in training mode, so dropout and the like do not disturb; the statistics are the plain average
     over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows. If a
     batch fails, or there is none, the statistics stay as they were; so do those of modules that are not run in
-    evaluation, such as auxiliary heads.
+    evaluation, such as auxiliary heads. Of a model in DistributedDataParallel the statistics are the average over the
+    batches of all ranks, so each rank must call this.
 
     Args:
         model: the network.
         batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. Of a tuple
             the network gets as many as its ``forward`` needs, of a dict those that it has a name for.
-        examples: stop after this many; two thousand are enough.
+        examples: stop after this many (on each rank); two thousand are enough.
 
     >>> model = nn.BatchNorm1d(1)
     >>> recalibrate(model, [torch.tensor([[1.0], [3.0]])])
@@ -49,7 +51,9 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
     tensor([2.])
 
     """
-    norms = batch_norms(unwrap(model))
+    ranks = ranks_of(model)
+    model = unwrap(model)  # DistributedDataParallel would replace the statistics by those of one rank at each batch
+    norms = batch_norms(model)
     if not norms:
         return
     if torch.is_tensor(batches):
@@ -66,20 +70,9 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
             norm.momentum = None  # None is torch's word for the cumulative average
             norm.train()
         try:
-            seen = 0
-            for batch in batches:
-                try:
-                    seen += _forward(model, batch, device)
-                except ValueError as error:
-                    if seen and "more than 1 value per channel" in str(error):
-                        continue  # the last batch of an epoch, with one example, has no variance
-                    raise
-                if seen >= examples:
-                    break
-            if seen == 0:
-                raise ValueError(
-                    "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
-                )
+            with failing_together(ranks, device):
+                _run(model, batches, examples, device)
+            average_statistics(norms, ranks)
         except BaseException:
             _restore(kept, norms)
             raise
@@ -87,6 +80,24 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
         _restore(kept, [norm for norm in norms if not norm.num_batches_tracked])
+
+
+def _run(model: nn.Module, batches: Batches, examples: int, device: torch.device) -> None:
+    """Run batches until there were enough examples."""
+    seen = 0
+    for batch in batches:
+        try:
+            seen += _forward(model, batch, device)
+        except ValueError as error:
+            if seen and "more than 1 value per channel" in str(error):
+                continue  # the last batch of an epoch, with one example, has no variance
+            raise
+        if seen >= examples:
+            break
+    if seen == 0:
+        raise ValueError(
+            "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
+        )
 
 
 def _restore(kept: Mapping[_BatchNorm, Sequence[tuple[Tensor, Tensor]]], norms: Iterable[_BatchNorm]) -> None:
@@ -111,7 +122,7 @@ def _inputs(model: nn.Module, batch: Any) -> tuple[list[Any], dict[str, Any]]:
 
     Of a tuple they are the first ones, as many as forward needs; of a dict those that forward has a name for.
     """
-    forward = signature(unwrap(model).forward)
+    forward = signature(model.forward)
     if isinstance(batch, Mapping):
         anything = any(p.kind is p.VAR_KEYWORD for p in forward.parameters.values())
         args, kwargs = [], {key: x for key, x in batch.items() if anything or key in forward.parameters}

@@ -11,10 +11,10 @@ from rvsm.penalties import Penalty
 from rvsm.penalties.base import require_positive
 from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer
+from rvsm.splitting.layers import Layer, require_dense_gradient
 from rvsm.splitting.naming import Named
 from rvsm.splitting.options import Overrides, as_budget
-from rvsm.splitting.rates import require_enough_steps, require_no_overshoot
+from rvsm.splitting.rates import lowered, require_no_overshoot, total_pull
 
 
 class RVSM(Method):
@@ -53,7 +53,7 @@ class RVSM(Method):
         include: shell patterns of the parameters to sparsify.
         exclude: shell patterns of the parameters to leave alone.
         overrides: options of single layers, as {"features.0.*": {"beta": 0.1}}.
-        example_input: a batch, for a budget by flops.
+        example_input: a batch, for a budget by flops, and to find the ends of the network, whose groups stay.
 
     Example:
         >>> import torch, rvsm
@@ -107,8 +107,7 @@ class RVSM(Method):
                 raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
         rate = 0.0
         if target is not None and beta is None:
-            pull = min(100.0, target.steps / 4) if pull is None else pull
-            require_enough_steps(pull, target.steps)
+            pull = total_pull(pull, target.steps)
             rate = pull / target.steps
         if penalty is None:
             raise TypeError("penalty is missing: give an object such as rvsm.L0(lam=1e-6), or a name with sparsity=")
@@ -153,10 +152,11 @@ class RVSM(Method):
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         for layer, lr in moving:
-            if layer.name in self._by_pull and lr > 0:
-                beta = self._largest_rate / lr
-                if layer.beta is None or beta < layer.beta:
-                    self._change_beta(layer, beta)
+            if not self.decoupled:
+                require_dense_gradient(layer.name, layer.w.grad)
+            beta = lowered(layer.beta, self._largest_rate, lr) if layer.name in self._by_pull else layer.beta
+            if beta != layer.beta:
+                self._change_beta(layer, beta)
 
     def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Pull w towards u by ηβ(w − u)."""

@@ -20,6 +20,7 @@ def measure(
     penalty = coupling = 0.0
     for layer in layers:
         u = sparse(layer)
+        groups = None if layer.elementwise else layer.magnitudes(u)
         row = LayerStatistics(
             name=layer.name,
             shape=tuple(layer.w.shape),
@@ -28,6 +29,8 @@ def measure(
             threshold=0.0 if layer.penalty is None else layer.penalty.threshold(prox_step(layer)),
             lam=None if layer.penalty is None else layer.penalty.lam,
             beta=layer.beta,
+            groups=None if groups is None else groups.numel(),
+            zero_groups=0 if groups is None else zeros(groups),
         )
         rows.append(row)
         penalty += layer.penalty_value(u)

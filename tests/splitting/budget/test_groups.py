@@ -34,7 +34,8 @@ def test_groups_meet_the_target_to_one_group(training: Any, options: dict, group
     # The first layer has only three channels: it cannot lose 90 % of them.
     own = {"0.*": {"sparsity": sparsity if grouping != "channel" else 0.5}} if "scope" in options else {}
     budget = rvsm.Budget(sparsity, training.steps, **options)
-    training.finish(rvsm.RVSM, penalty="l0", budget=budget, groups=grouping, overrides=own)
+    every = {"*": {"groups": grouping}}  # the layers at the ends, too
+    training.finish(rvsm.RVSM, penalty="l0", budget=budget, overrides={**own, **every})
     weights = training.weights
     largest = {}
     for name, w in weights.items():

@@ -57,6 +57,15 @@ def test_the_hold_keeps_lambda_with_the_gradient_at_w_else_the_target(training: 
     assert {tuple(lams) for _, lams in seen[28:]} == {(None, None, None)}, "nothing is penalised while it heals"
 
 
+def test_a_training_that_is_longer_than_the_budget_was_told_is_told_once(training: Any) -> None:
+    training.attach(rvsm.RVSM, penalty="l0", sparsity=0.9, steps=20)
+    training.run(21)
+    with pytest.warns(UserWarning, match=r"has made 22 steps but the budget is for 20, .* phase, 'heal'") as caught:
+        training.run(39)
+    assert len(caught) == 1
+    assert caught[0].filename.endswith("conftest.py"), "it points to the loop"
+
+
 @pytest.mark.parametrize("penalty", ["l0", "l1", "tl1"])
 @pytest.mark.parametrize("gradient", ["w", "moving"])
 def test_healing_keeps_the_support_and_has_no_pull(training: Any, penalty: str, gradient: str) -> None:
@@ -67,7 +76,8 @@ def test_healing_keeps_the_support_and_has_no_pull(training: Any, penalty: str, 
     values = []
 
     # Far past `steps`: it is still the healing.
-    training.run(2 * training.steps, after=lambda: values.append(training.copies))
+    with pytest.warns(UserWarning, match="steps but the budget is for"):
+        training.run(2 * training.steps, after=lambda: values.append(training.copies))
     assert sparsifier.phase == "heal"
     assert training.zeros == round(0.9 * training.size)
     for value in values:
