@@ -9,7 +9,7 @@ import torch
 from rvsm.splitting.layers import Layer
 
 _FORMAT = 1
-_BEFORE = {"gradient": "w"}
+_BEFORE = {"gradient": "w", "pull": "None"}
 """What was so, before there was a choice."""
 
 
