@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rvsm.penalties import LHalf as LHalf
     from rvsm.penalties import LogSum as LogSum
     from rvsm.penalties import TransformedL1 as TransformedL1
+    from rvsm.splitting import ACDC as ACDC
     from rvsm.splitting import ADMM as ADMM
     from rvsm.splitting import RVSM as RVSM
     from rvsm.splitting import Budget as Budget
@@ -41,7 +42,17 @@ _HOME = {
     "rvsm.groups": ["Block", "Channel", "Column", "Element", "Filter", "Row"],
     "rvsm.lowering": ["compile"],
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
-    "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate", "release"],
+    "rvsm.splitting": [
+        "ACDC",
+        "ADMM",
+        "RVSM",
+        "Budget",
+        "Magnitude",
+        "ProxSGD",
+        "keep_zeros",
+        "recalibrate",
+        "release",
+    ],
 }
 _MODULES = (
     "bench", "data", "export", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory", "train"

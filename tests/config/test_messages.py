@@ -259,7 +259,8 @@ class TestTargets:
         assert f"{needed} is missing" in refused(*published)
 
     def test_magnitude(self) -> None:
-        assert refused("--method.name", "magnitude") == ("magnitude pruning needs a target: give --budget.sparsity 0.9")
+        assert refused("--method.name", "magnitude") == "magnitude needs a target: give --budget.sparsity 0.9"
+        assert refused("--method.name", "acdc") == "acdc needs a target: give --budget.sparsity 0.9"
 
     def test_admm_needs_one_of_two(self) -> None:
         admm = ["--method.name", "admm", "--method.rho", "0.01"]

@@ -196,6 +196,36 @@ def test_magnitude(optimizer: str) -> None:
     assert sum(int((w == 0).sum()) for w in ours) == round(sparsity * total)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "nesterov", "adamw-fused"])
+def test_acdc(optimizer: str) -> None:
+    sparsity, model = 0.8, network()
+    weights, opt, scheduler = parts(model, OPTIMIZERS[optimizer])
+    total = sum(w.numel() for w in weights)
+    masks: list[Tensor] = []
+    dense = "ddsdds"  # the ramp, two cycles of three steps; then sparse to the end
+    for t, (x, y) in enumerate(batches()):
+        gradient(model, x, y)
+        if dense[t : t + 1] == "d":
+            masks = []
+        elif t in (2, 5, 6):
+            everything = torch.cat([w.detach().abs().flatten() for w in weights])
+            count = round(sparsity * total)
+            gone = torch.zeros(total, dtype=torch.bool).index_fill_(0, everything.argsort()[:count], True)
+            masks = [m.view_as(w) for m, w in zip(gone.split([w.numel() for w in weights]), weights, strict=True)]
+        for w, mask in zip(weights, masks, strict=bool(masks)):
+            w.data[mask] = 0
+            w.grad[mask] = 0
+            for state in opt.state[w].values():
+                if state.shape == w.shape:
+                    state[mask] = 0
+        opt.step()
+        scheduler.step()
+    ours = trained(OPTIMIZERS[optimizer], lambda m: rvsm.ACDC(m, sparsity=sparsity, steps=STEPS, cycles=2))
+    for a, b in zip(ours, weights, strict=True):
+        torch.testing.assert_close(a, b.detach(), rtol=1e-10, atol=1e-13)
+    assert sum(int((w == 0).sum()) for w in ours) == round(sparsity * total)
+
+
 def test_blocks_give_the_same_as_the_whole() -> None:
     """A tensor larger than a block, in channels-last order, is pulled as a whole one is."""
     torch.manual_seed(0)

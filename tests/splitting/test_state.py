@@ -28,6 +28,7 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
     "admm-penalty": lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-3), rho=0.2),
     "proxsgd": lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=1e-2)),
     "magnitude": lambda m: rvsm.Magnitude(m, sparsity=0.9, steps=STEPS),
+    "acdc": lambda m: rvsm.ACDC(m, sparsity=0.9, steps=STEPS, cycles=3),
     "rvsm-published": lambda m: PublishedRVSM(m, rvsm.L1(lam=1e-3), beta=0.3, epoch_steps=10),
     "admm-published": lambda m: PublishedADMM(m, rho=0.2, sparsity=0.6, epoch_steps=10),
 }

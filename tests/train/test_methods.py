@@ -17,6 +17,7 @@ METHODS: dict[str, list[str]] = {
     "admm": ["--method.rho", "0.1", "--method.sparsity", "0.6"],
     "proxsgd": ["--penalty.name", "l1", "--penalty.lam", "0.02"],
     "magnitude": ["--budget.sparsity", "0.9"],
+    "acdc": ["--budget.sparsity", "0.9", "--method.cycles", "3"],
     "rvsm-published": ["--penalty.lam", "1e-4", "--method.beta", "0.1"],
     "admm-published": ["--method.rho", "0.1", "--method.sparsity", "0.6"],
 }
@@ -43,7 +44,7 @@ def test_learns_and_is_sparse(method: str, train: Any) -> None:
     total = sum(w.numel() for w in held)
     assert result["weights"] == total
     assert result["sparsity"] == pytest.approx(zeros / total, abs=1e-12)
-    if method in ("rvsm", "magnitude"):
+    if method in ("rvsm", "magnitude", "acdc"):
         assert zeros == round(0.9 * total)
     if method == "admm":
         assert zeros / total == pytest.approx(0.6, abs=1e-3)

@@ -10,8 +10,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 from rvsm.config.sections import CHOICES, PLAIN, takes
 
 NO_TARGET = (
-    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude), or a"
-    " penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude, acdc), or"
+    " a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
 )
 
 

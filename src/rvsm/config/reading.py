@@ -182,8 +182,9 @@ def _require_target(config: Config) -> None:
     """Raise unless the method has what it needs to know how many zeros are wanted."""
     if config.method.name == "rvsm" and config.budget is None and config.method.options.get("beta") is None:
         raise ValueError(NO_TARGET)
-    if config.method.name == "magnitude" and config.budget is None:
-        raise ValueError("magnitude pruning needs a target: give --budget.sparsity 0.9")
+    maker = entry("method", config.method.name)
+    if takes(maker, "budget") and not takes(maker, "penalty") and config.budget is None:
+        raise ValueError(f"{config.method.name} needs a target: give --budget.sparsity 0.9")
     if config.method.name == "admm" and (config.penalty is None) == (config.method.options.get("sparsity") is None):
         raise ValueError(
             "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"

@@ -12,6 +12,7 @@ METHODS = {
     "admm": "ADMM",
     "proxsgd": "proximal SGD",
     "magnitude": "magnitude pruning",
+    "acdc": "AC/DC",
     "rvsm-published": "RVSM of the published script",
     "admm-published": "ADMM of the published script",
     "dense": "training without sparsity",

@@ -3,6 +3,7 @@
 To add one, write a file with a subclass of `Method` and add a line to `METHODS`.
 """
 
+from rvsm.splitting.acdc import ACDC
 from rvsm.splitting.admm import ADMM
 from rvsm.splitting.attachment import release
 from rvsm.splitting.base import Method
@@ -19,11 +20,13 @@ METHODS: dict[str, type[Method]] = {
     "admm": ADMM,
     "proxsgd": ProxSGD,
     "magnitude": Magnitude,
+    "acdc": ACDC,
     "rvsm-published": PublishedRVSM,
     "admm-published": PublishedADMM,
 }
 
 __all__ = [
+    "ACDC",
     "ADMM",
     "METHODS",
     "RVSM",

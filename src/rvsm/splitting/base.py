@@ -159,9 +159,8 @@ class Method(Attachment):
         The method may be attached again: a penalty with its λ acts as before, a budget begins anew to heal.
         """
         self.detach()
-        if self._support is not None:
-            self._support.remove()
-        self._support = self._awaiting = None
+        self.free_support()
+        self._awaiting = None
         self._finalized = False
         if self.budget is None:
             for layer in self.layers:
@@ -251,6 +250,12 @@ class Method(Attachment):
         self.memory.clear()
         for layer in self.held:
             layer.penalty = layer.away = None
+
+    def free_support(self) -> None:
+        """Let the zeros go that are fixed, if there are any: they may grow again."""
+        if self._support is not None:
+            self._support.remove()
+            self._support = None
 
     def apply_zeros(self, model: nn.Module | Named) -> None:
         """Write the zeros that are fixed into another model with the same names: an average, or a copy.
@@ -450,9 +455,7 @@ class Method(Attachment):
         }
         for layer in self.layers:
             layer.away = saved["memory"].get("w", {}).get(layer.name)
-        if self._support is not None:
-            self._support.remove()
-            self._support = None
+        self.free_support()
         self._awaiting = dict(saved["support"]) or None
         self._fix_awaiting()
 
