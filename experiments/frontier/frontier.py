@@ -16,6 +16,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from rvsm.config import read_config
+from rvsm.models import fastnet
+from rvsm.records import Run, folder_of
+from rvsm.results import collect
+from rvsm.train import run_all
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LINES = ROOT / "results" / "frontier.jsonl"
@@ -48,15 +57,12 @@ def grid() -> Iterator[tuple[Path, list[str]]]:
     for scope in ("layer", "global"):
         for schedule in ("step", "cosine"):
             for method in RESNET:
-                # A cosine has no drops, and a file's options belong to its schedule.
-                change = [] if schedule == "step" else ["--schedule.name", "cosine"]
-                flags = ["--name", f"resnet18-{method}-{scope}-{schedule}", "--budget.scope", scope, *change]
-                yield HERE / f"resnet18-{method}.toml", flags
+                change = ["--budget.scope", scope, "--schedule.name", schedule]
+                yield HERE / f"resnet18-{method}.toml", ["--name", f"resnet18-{method}-{scope}-{schedule}", *change]
 
 
 def narrower(sparsity: float) -> float:
     """Return the width at which the dense fast network has as many parameters as the sparse one has non-zeros."""
-    from rvsm.models import fastnet
 
     def trained(width: float) -> tuple[int, int]:
         sizes = [p.numel() for p in fastnet(width=width).parameters() if p.requires_grad]
@@ -71,13 +77,6 @@ def narrower(sparsity: float) -> float:
 
 def train(options: argparse.Namespace) -> None:
     """Train what is missing, one seed after another, and collect what is finished."""
-    from rich.console import Console
-
-    from rvsm.config import read_config
-    from rvsm.records import Run, folder_of
-    from rvsm.results import collect
-    from rvsm.train import run_all
-
     warnings.simplefilter("ignore", UserWarning)  # the whitening layer is frozen in all of them
     configs = [
         read_config(file, [*flags, "--data.path", str(options.data), "--training.threads", "1"])
@@ -117,15 +116,13 @@ def _tables(found: Mapping[str, list[float]]) -> str:
         lines.append(f"| {title} | {' | '.join(cells)} |")
     lines += [
         "",
-        "| ResNet-18, a quarter of the width, 12 epochs, 93.7 % | in each layer, steps | in each layer, cosine | global,"
-        " steps | global, cosine |",
+        "| ResNet-18, a quarter of the width, 12 epochs, 93.7 %"
+        " | in each layer, steps | in each layer, cosine | global, steps | global, cosine |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for method, title in RESNET.items():
-        names = [
-            f"resnet18-{method}-{scope}-{course}" for scope in ("layer", "global") for course in ("step", "cosine")
-        ]
-        lines.append(f"| {title} | {' | '.join(_cell(found.get(name)) for name in names)} |")
+        ends = ("layer-step", "layer-cosine", "global-step", "global-cosine")
+        lines.append(f"| {title} | {' | '.join(_cell(found.get(f'resnet18-{method}-{end}')) for end in ends)} |")
     return "\n".join(["", *lines, ""])
 
 
@@ -137,8 +134,6 @@ def _cell(accuracies: list[float] | None) -> str:
 
 
 def _draw(found: Mapping[str, list[float]]) -> None:
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes: Any = figure.subplots()
     for method, title in METHODS.items():
