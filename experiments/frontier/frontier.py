@@ -22,7 +22,7 @@ from rich.console import Console
 from rvsm.config import read_config
 from rvsm.models import fastnet
 from rvsm.records import Run, folder_of
-from rvsm.results import collect
+from rvsm.results import collect, read
 from rvsm.train import run_all
 
 HERE = Path(__file__).parent
@@ -76,19 +76,25 @@ def narrower(sparsity: float) -> float:
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train what is missing, one seed after another, and collect what is finished."""
+    """Train what has no line yet, one seed after another, and collect what is finished."""
     warnings.simplefilter("ignore", UserWarning)  # the whitening layer is frozen in all of them
     configs = [
         read_config(file, [*flags, "--data.path", str(options.data), "--training.threads", "1"])
         for file, flags in grid()
         if any(name in flags[1] for name in options.only)
     ]
+    known = {(run.name, run.config, run.seed) for run in (read(LINES) if LINES.exists() else [])}
     for seed in range(options.seeds):
         # The longer ones have two seeds.
         asked = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]
-        run_all(asked, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
-        finished = [Run(folder_of(options.runs, c.name, seed)) for c in asked]
-        collect([run for run in finished if run.result() is not None], LINES)
+        missing = [c for c in asked if (c.name, c.fingerprint(), seed) not in known]
+        try:
+            run_all(missing, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
+        finally:
+            folders = [folder_of(options.runs, c.name, seed) for c in missing]
+            finished = [Run(folder) for folder in folders if (folder / "result.json").exists()]
+            if finished:
+                collect(finished, LINES)
 
 
 def table(options: argparse.Namespace) -> None:
