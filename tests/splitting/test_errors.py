@@ -203,6 +203,21 @@ def test_types_that_change_while_attached_are_refused(make, convert) -> None:
     assert 0 <= method.statistics().sparsity <= 1
 
 
+def test_a_converted_model_can_be_detached_and_holds_w() -> None:
+    model = nn.Sequential(nn.Linear(8, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, "l0", sparsity=0.5, steps=20).attach(optimizer)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+    w = method.layers[0].w.clone()
+    assert not torch.equal(model[0].weight, w), "between two steps it holds v"
+    model.half()
+    method.detach()
+    assert torch.equal(model[0].weight, w.half())
+
+
 @pytest.mark.parametrize("groups", ["element", "filter"])
 def test_shapes_without_values_are_refused(groups: str) -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).to("meta")

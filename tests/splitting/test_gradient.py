@@ -80,7 +80,13 @@ def test_the_formula_with_a_given_penalty(optimizer: str, penalty: Penalty, grad
         ws = [w.detach().clone() for w in weights(model)]
 
     model, opt, method = attached(
-        optimizer, penalty=penalty, beta=beta, gradient=gradient, groups=groups, sparsity=None, steps=None
+        optimizer,
+        penalty=penalty,
+        beta=beta,
+        gradient=gradient,
+        overrides={"*": {"groups": groups}},  # the layers at the ends, too
+        sparsity=None,
+        steps=None,
     )
     for t in range(12):
         step(model, opt, t)

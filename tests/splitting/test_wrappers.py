@@ -113,6 +113,60 @@ def test_sam_is_followed_where_it_steps(calls: int) -> None:
     assert zeros(model) == 48
 
 
+class Inner(SGD):
+    def step(self, closure: Any = None) -> Any:
+        return super().step(closure)
+
+
+class Outer(Inner):
+    fail = False
+
+    def step(self, closure: Any = None) -> Any:
+        loss = super().step(closure)
+        if self.fail:
+            raise KeyboardInterrupt
+        return loss
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_subclass_that_calls_the_step_of_its_class_makes_one_step(closed: bool) -> None:
+    weights = []
+    for kind in (SGD, Inner, Outer):
+        model = network()
+        optimizer = kind(model.parameters(), lr=0.1, momentum=0.9)
+        method = sparsifier(model).attach(optimizer)
+
+        def closure(model: nn.Module = model, optimizer: Optimizer = optimizer) -> Tensor:
+            optimizer.zero_grad()
+            (value := loss(model)).backward()
+            return value
+
+        for _ in range(STEPS):
+            if closed:
+                optimizer.step(closure)
+            else:
+                closure()
+                optimizer.step()
+        assert method.step == STEPS
+        weights.append(model[0].weight.detach().clone())
+    assert torch.equal(weights[0], weights[1])
+    assert torch.equal(weights[0], weights[2])
+
+
+def test_a_step_that_raises_does_not_hide_the_next() -> None:
+    model = network()
+    optimizer = Outer(model.parameters(), lr=0.1)
+    method = sparsifier(model).attach(optimizer)
+    for optimizer.fail in (True, False, True, False):
+        loss(model).backward()
+        if optimizer.fail:
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step()
+        else:
+            optimizer.step()
+    assert method.step == 2
+
+
 def test_steps_that_somebody_else_makes_are_noticed_at_once() -> None:
     model = network()
     _method = sparsifier(model).attach(SGD(model.parameters(), lr=0.1))

@@ -205,7 +205,7 @@ class Method(Attachment):
                 f"the optimizer has made {self.step} steps but the budget is for {self.budget.steps}, and the training"
                 f" stays in its last phase, {self.phase!r}; give the budget the number of steps of the whole training"
                 " (epochs × batches in an epoch), or finalize() when they are done",
-                stacklevel=5,
+                stacklevel=4,
             )
 
     @torch.no_grad()

@@ -3,7 +3,9 @@
 Schedulers, parameter groups, checkpoints and user code go on seeing the real optimizer.
 """
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -39,6 +41,8 @@ class StepHooks:
             handle.remove()
 
     def _pre(self, optimizer: Optimizer, args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+        if _is_nested(optimizer, sys._getframe(1)):
+            return None
         self._watch.remove()
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
@@ -75,10 +79,25 @@ class StepHooks:
         if not self._skipped:
             self._before(optimizer)
 
-    @torch.no_grad()
     def _post(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._skipped:
-            self._after(optimizer)
+        if not self._skipped and not _is_nested(optimizer, sys._getframe(1)):
+            with torch.no_grad():
+                self._after(optimizer)
+
+
+def _is_nested(optimizer: Optimizer, wrapper: FrameType) -> bool:
+    """Return whether a step is part of another one of the same optimizer.
+
+    Torch wraps the ``step`` of each class in a function that calls the hooks. So where a subclass calls
+    ``super().step()`` they are called twice in one step; of the two, the outer call counts. The stack is asked, since a
+    count would be wrong for ever after a step that raised.
+    """
+    outer = wrapper.f_back
+    while outer is not None:
+        if outer.f_code is wrapper.f_code and outer.f_locals.get("self") is optimizer:
+            return True
+        outer = outer.f_back
+    return False
 
 
 def innermost(optimizer: Any) -> Any:

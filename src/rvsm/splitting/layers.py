@@ -88,7 +88,7 @@ class Layer:
         A loaded checkpoint, a clamp or a swapped average is such a case. Rounding is not: v may have been computed on
         another machine, before a checkpoint was loaded.
         """
-        if self._away and self._kept is not None:
+        if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
             for found, w in self._blocks(self.parameter.detach(), self._kept):
                 if not torch.equal(v := point(w), found):
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))

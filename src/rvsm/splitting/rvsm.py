@@ -153,7 +153,7 @@ class RVSM(Method):
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         for layer, lr in moving:
             if not self.decoupled:
-                require_dense_gradient(layer.name, layer.w.grad)
+                require_dense_gradient(layer.name, layer.parameter.grad)
             beta = lowered(layer.beta, self._largest_rate, lr) if layer.name in self._by_pull else layer.beta
             if beta != layer.beta:
                 self._change_beta(layer, beta)

@@ -19,7 +19,7 @@ def warn_of_untouched(model: nn.Module, layers: Sequence[Layer], exclude: Iterab
     computed weights, which have their own warning.
     """
     unwanted = list(exclude)
-    selected = {id(layer.w) for layer in layers}
+    selected = {id(layer.parameter) for layer in layers}
     seen: set[int] = set()
     touched, others = 0, Counter[str]()
     for prefix, module in model.named_modules():
