@@ -43,6 +43,12 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, t: int) -> None:
     optimizer.step()
 
 
+def temper(parameter: Tensor, u: Tensor) -> None:
+    """Limit the gradient of what u leaves out to the largest of what it keeps."""
+    largest = parameter.grad[u != 0].abs().max() if (u != 0).any() else float("inf")
+    parameter.grad[u == 0] = parameter.grad[u == 0].clamp(-largest, largest)
+
+
 def weights(model: nn.Sequential) -> list[Tensor]:
     return [model[0].weight, model[3].weight]
 
@@ -75,6 +81,8 @@ def test_the_formula_with_a_given_penalty(optimizer: str, penalty: Penalty, grad
         model.zero_grad()
         loss(model, t).backward()
         for parameter, w, u in zip(weights(model), ws, us, strict=True):
+            if alpha < 1:
+                temper(parameter, u)
             parameter.data = w - opt.param_groups[0]["lr"] * beta * (w - u)
         opt.step()
         ws = [w.detach().clone() for w in weights(model)]
@@ -107,6 +115,8 @@ def test_the_formula_with_a_target(penalty: str) -> None:
             parameter.data = u + alpha * (w - u)
         model.zero_grad()
         loss(model, t).backward()
+        for parameter, u in zip(weights(model), us, strict=True):
+            temper(parameter, u)
         layers = [Layer(str(i), w) for i, w in enumerate(ws)]
         thresholds = [s or 1e-30 for s in budget.cutoffs(layers, 0.7 * (1 - alpha**3))]
         # Through λ, as the method does it: a weight at the threshold may lie on either side after rounding.
@@ -126,6 +136,26 @@ def test_the_formula_with_a_target(penalty: str) -> None:
         torch.testing.assert_close(ours, w, rtol=1e-9, atol=1e-12)
     step(model, opt, HEAL)
     assert sum(int((w == 0).sum()) for w in weights(model)) == round(0.7 * size)
+
+
+def test_an_emptied_channel_before_a_batch_norm_does_not_take_the_places_of_other_layers() -> None:
+    """The norm divides by √ε there, and the gradient of what u leaves out is hundreds of times what it should be."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+    with torch.no_grad():
+        model[0].weight[0] *= 1e-3  # below the threshold: a channel of u without a weight
+        model[1].bias.fill_(0.5)  # that a ReLU lets through
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=0.5, gradient="u").attach(opt)
+    x, y = torch.randn(64, 3, 6, 6), torch.randint(5, (64,))
+    for step in range(2):
+        opt.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        raw = model[0].weight.grad.abs().amax(dim=(1, 2, 3))
+        if step:  # from the second on, the gradient is that at u
+            assert raw[0] > 20 * raw[1:].max()
+        opt.step()
+        assert model[0].weight.grad.abs()[0].max() <= raw[1:].max() or not step
 
 
 def test_the_default_is_the_papers_method_unless_there_is_a_target() -> None:
