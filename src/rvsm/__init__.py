@@ -44,7 +44,8 @@ _HOME = {
     "rvsm.splitting": ["ADMM", "RVSM", "Budget", "Magnitude", "ProxSGD", "keep_zeros", "recalibrate", "release"],
 }
 _MODULES = (
-    "bench", "data", "export", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory", "train"
+    "bench", "data", "export", "groups", "integrations", "metrics", "models", "penalties", "runtime", "splitting",
+    "theory", "train",
 )  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
