@@ -197,7 +197,42 @@ def test_other_methods_and_a_penalty_with_its_lambda(tmp_path: Path, points: Ten
     assert model.zeros() > 0
 
 
+def test_a_longer_training_resumes_with_the_steps_as_they_were(tmp_path: Path, points: TensorDataset) -> None:
+    trainer(tmp_path, LightningCallback(sparsity=0.9), max_epochs=2).fit(Classifier(), loader(points))
+    model, longer = Classifier(), trainer(tmp_path / "on", LightningCallback(sparsity=0.9, steps=16), max_epochs=3)
+    with pytest.warns(UserWarning, match="17 steps but the budget is for 16"):
+        longer.fit(model, loader(points), ckpt_path=tmp_path / "epoch=0.ckpt")
+    assert model.zeros() == pytest.approx(0.9, abs=1e-2)
+
+
+def test_the_trainer_of_the_older_package_takes_it_too(points: TensorDataset) -> None:
+    older = pytest.importorskip("pytorch_lightning", reason="pytorch_lightning is not installed")
+
+    class Linear(older.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(20, 2)
+
+        def training_step(self, batch: list[Tensor]) -> Tensor:
+            return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+    fitted = older.Trainer(
+        callbacks=[LightningCallback(sparsity=0.9)], max_epochs=2, enable_checkpointing=False, **quiet
+    )
+    fitted.fit(model := Linear(), loader(points))
+    assert sparsity([model.net.weight]) == pytest.approx(0.9)
+
+
 # What is refused
+
+
+def test_weights_that_are_too_short_are_refused(tmp_path: Path, points: TensorDataset) -> None:
+    with pytest.raises(ValueError, match="is bfloat16, in which a pull of less than one part in 128 is rounded away"):
+        trainer(tmp_path, LightningCallback(sparsity=0.9), precision="bf16-true").fit(Classifier(), loader(points))
 
 
 def test_a_training_without_a_known_number_of_steps_says_what_to_pass(tmp_path: Path, points: TensorDataset) -> None:

@@ -35,7 +35,6 @@ def test_a_method_is_built_for_the_steps_that_a_trainer_finds() -> None:
         ({}, "give sparsity=, the share of zeros at the end, or penalty= with its λ"),
         ({"method": "rsvm", "sparsity": 0.9}, "unknown method 'rsvm'; choose from rvsm, admm"),
         ({"sparsity": 90}, "sparsity must be in .* for 90 % write 0.9"),
-        ({"sparsity": 0.9, "steps": 10}, "the trainer knows the number of steps; leave steps= out"),
         ({"sparsity": 0.9, "penatly": "l0"}, "rvsm has no option 'penatly'; it has beta, decoupled, example_input"),
         ({"sparsity": 0.9, "budget": rvsm.Budget(0.9, 10)}, "budget must be more options of the target"),
         ({"sparsity": 0.9, "budget": {"steps": 10}}, "budget must be more options of the target"),

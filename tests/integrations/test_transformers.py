@@ -179,6 +179,19 @@ def test_training_on_keeps_the_zeros(tmp_path: Path) -> None:
     assert zeros(model) == pytest.approx(0.8, abs=1e-3)
 
 
+def test_a_longer_training_resumes_with_the_steps_as_they_were(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path, TransformersCallback(sparsity=0.8))
+    longer = trainer(tmp_path, bert(), texts(), max_steps=9)
+    TransformersCallback(sparsity=0.8).add_to(longer)
+    with pytest.raises(ValueError, match=r"steps=8.*but here it is .*steps=9"):
+        longer.train(resume_from_checkpoint=checkpoint)
+    longer = trainer(tmp_path, model := bert(), texts(), max_steps=9)
+    TransformersCallback(sparsity=0.8, steps=8).add_to(longer)
+    with pytest.warns(UserWarning, match="9 steps but the budget is for 8"):
+        longer.train(resume_from_checkpoint=checkpoint)
+    assert zeros(model) == pytest.approx(0.8, abs=1e-3)
+
+
 # What is refused
 
 

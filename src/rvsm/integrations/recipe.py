@@ -36,11 +36,9 @@ class Recipe:
         if self.method not in METHODS:
             raise ValueError(f"unknown method {self.method!r}; choose from {', '.join(METHODS)}")
         known = self._known()
-        own = {"sparsity", "steps", "budget"}  # what the callback is told, or finds
-        if "steps" in self.options:
-            raise TypeError("the trainer knows the number of steps; leave steps= out")
-        if unknown := sorted(self.options.keys() - known):
-            raise TypeError(f"{self.method} has no option {unknown[0]!r}; it has {', '.join(sorted(known - own))}")
+        others = known - {"sparsity", "steps", "budget"}
+        if unknown := sorted(self.options.keys() - others):
+            raise TypeError(f"{self.method} has no option {unknown[0]!r}; it has {', '.join(sorted(others))}")
         if self.budget is not None:
             self._check_budget(known)
         if self.sparsity is not None:

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from rvsm.integrations.recipe import Recipe
 from rvsm.splitting import Method
+from rvsm.splitting.naming import unwrap
 from rvsm.splitting.recalibrate import Batches
 
 
@@ -40,7 +41,7 @@ class SparseTraining:
         A saved state comes first, so that zeros that the method may still hold are not written into loaded weights.
         """
         self.hide()
-        if self.sparsifier is None or self._model is not model:
+        if self.sparsifier is None or self._model is not unwrap(model):
             built = self.recipe.build(model, steps)
         else:
             built = self.sparsifier
@@ -48,7 +49,7 @@ class SparseTraining:
         if saved is not None:
             built.load_state_dict(saved)
         built.attach(optimizer)
-        self.sparsifier, self._model = built, model
+        self.sparsifier, self._model = built, unwrap(model)
 
     def load(self, saved: Mapping[str, Any]) -> None:
         """Take the state that belongs to weights which were loaded into the model after its training."""

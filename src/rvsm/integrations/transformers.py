@@ -32,6 +32,7 @@ class TransformersCallback(TrainerCallback):
         sparsity: the share of zeros at the end; None for a ``penalty`` with its λ.
         method: "rvsm", or another of `rvsm.splitting.METHODS`.
         budget: more options of the target, as {"scope": "layer"}; see `rvsm.Budget`.
+        steps: the number of optimizer steps; the trainer's own if it is left out.
         recalibrate: batches for batch norm, at each evaluation and at the end; see `rvsm.recalibrate`.
         options: all other arguments of the method, as ``exclude=["classifier.*"]``.
 
@@ -51,11 +52,13 @@ class TransformersCallback(TrainerCallback):
         *,
         method: str = "rvsm",
         budget: Mapping[str, Any] | None = None,
+        steps: int | None = None,
         recalibrate: Batches | None = None,
         **options: Any,
     ) -> None:
         recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
         self._training = SparseTraining(recipe, recalibrate)
+        self._steps = steps
         self._handles: list[RemovableHandle] = []
         self._evaluating = False
 
@@ -98,7 +101,8 @@ class TransformersCallback(TrainerCallback):
         saved = _taken_out(inner)
         if state.global_step > 0 and saved is None:
             raise missing_state(f"the checkpoint of step {state.global_step}")
-        self._training.begin(model, inner, steps=state.max_steps, saved=saved)
+        steps = state.max_steps if self._steps is None else self._steps
+        self._training.begin(model, inner, steps=steps, saved=saved)
         self._handles = [
             inner.register_state_dict_post_hook(self._put_in),
             model.register_forward_pre_hook(self._before_forward),
