@@ -41,6 +41,7 @@ def test_a_folder_has_dense_shapes_the_packed_form_and_a_card(tmp_path: Path) ->
     for part in (
         "# Sequential, 90.00 % zeros",
         "| method | `rvsm` |",
+        "| penalty | `L0` |",
         "| budget | `Budget(sparsity=0.9, steps=10",
         "| zeros in all parameters | 85.84 % of 692 |",
         "| accuracy | 0.912 |",

@@ -94,7 +94,7 @@ class Card:
             **{name: f"`{value}`" for name, value in self.settings.items() if value != "None"},
             "zeros in the sparsified weights": f"{self._share:.2f} %",
             "zeros in all parameters": f"{100 * self.zeros / self.parameters:.2f} % of {self.parameters:,}",
-            **({name: f"{value:g}" for name, value in self.figures.items()} or {"accuracy": "not recorded"}),
+            **({name: f"{value:.4g}" for name, value in self.figures.items()} or {"accuracy": "not recorded"}),
             **{f"`{name}`": f"{size / 1e6:.2f} MB" for name, size in self.sizes.items()},
         }
         rows = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in known.items())

@@ -57,7 +57,7 @@ def save_pretrained(
         zeros=sum(zeros(p.detach()) for p in model.parameters()),
         figures=figures,
         method=None if sparsifier is None else sparsifier.name,
-        settings={} if sparsifier is None else sparsifier.settings(),
+        settings=_settings(sparsifier),
         unpacked=_pack(model, example_input, target / PACKED),
         sizes={name: (target / name).stat().st_size for name in (WEIGHTS, PACKED) if (target / name).exists()},
     )
@@ -79,6 +79,14 @@ def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
     if not any(zeros(w.detach()) for w in chosen):
         raise ValueError("the model has no zeros; call finalize() on its sparsifier before saving it")
     return [Row(names[id(w)], tuple(w.shape), zeros(w.detach())) for w in chosen]
+
+
+def _settings(sparsifier: Method | None) -> dict[str, str]:
+    """Return the options of the method, and which penalties it has used."""
+    if sparsifier is None:
+        return {}
+    penalties = dict.fromkeys(type(layer.template).__name__ for layer in sparsifier.layers if layer.template)
+    return {"penalty": ", ".join(penalties) or "None", **sparsifier.settings()}
 
 
 def _figures(accuracy: float | Mapping[str, float] | None) -> dict[str, float]:
