@@ -55,7 +55,8 @@ _HOME = {
     ],
 }
 _MODULES = (
-    "bench", "data", "export", "groups", "metrics", "models", "penalties", "runtime", "splitting", "theory", "train"
+    "bench", "data", "export", "groups", "integrations", "metrics", "models", "penalties", "runtime", "splitting",
+    "theory", "train",
 )  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

@@ -205,3 +205,19 @@ def test_a_state_that_is_loaded_before_the_model_changes_its_type(kind: str) -> 
     model(torch.randn(4, 1, 6, 6, dtype=torch.float64)).sum().backward()
     other.step()
     assert {v.dtype for kept in again.memory.values() for v in kept.values()} == {torch.float64}
+
+
+def test_a_state_of_any_phase_may_follow_one_of_another() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Linear(20, 10), torch.randn(8, 20)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    method = rvsm.RVSM(model, "l0", sparsity=0.8, steps=20).attach(optimizer)
+    saved = [method.state_dict()]
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        saved.append(method.state_dict())
+    for step in (5, 20, 12, 1, 0, 17):  # λ is unknown at first, and of no use once the zeros are fixed
+        method.load_state_dict(saved[step])
+        assert method.step == step

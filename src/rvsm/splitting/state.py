@@ -50,6 +50,7 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
             "the state is of another model or another selection of layers:"
             f" missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
         )
+    chosen = _chosen(saved, settings)
     for name, layer in ours.items():
         if list(theirs[name]["shape"]) != list(layer.parameter.shape):
             raise ValueError(
@@ -59,7 +60,7 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
         own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
         for option, value in own.items():
             _require_same(f"{option} of {name!r}", theirs[name][option], value)
-        _check_numbers(theirs[name], layer, stepped=saved["step"] > 0)
+        _check_numbers(theirs[name], layer, chosen)
     for option, value in settings.items():
         _require_same(option, saved["settings"].get(option, _BEFORE.get(option)), value)
     _check_tensors(saved, ours)
@@ -105,11 +106,18 @@ def _check_shape(saved: Any, method: str) -> None:
         raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")
 
 
-def _check_numbers(entry: Mapping[str, Any], layer: Layer, *, stepped: bool) -> None:
+def _chosen(saved: Mapping[str, Any], settings: Mapping[str, str]) -> set[str]:
+    """Return which numbers a state may lack: those that a training chooses, or that fixed zeros leave without use."""
+    targeted = settings.get("budget", "None") != "None"
+    pulled = settings.get("pull", "None") != "None"
+    return {key for key, may in {"beta": pulled, "lam": targeted or bool(saved["support"])}.items() if may}
+
+
+def _check_numbers(entry: Mapping[str, Any], layer: Layer, chosen: set[str]) -> None:
     known = {"beta": layer.beta, "lam": None if layer.penalty is None else layer.penalty.lam}
     for key, ours in known.items():
         value = entry[key]
-        missing = value is None and (ours is None or not stepped)  # a target may choose it in the first step
+        missing = value is None and (ours is None or key in chosen)
         if not missing and not (isinstance(value, float | int) and 0 < value < float("inf")):
             raise ValueError(f"the state's {key} of {layer.name!r} must be > 0 and finite but is {value!r}")
 

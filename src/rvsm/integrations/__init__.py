@@ -1,0 +1,32 @@
+"""Callbacks for trainers of other libraries, and folders as the Hugging Face Hub has them.
+
+A name is loaded when it is first used, and so is the library that it belongs to.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from rvsm.integrations.extras import needed_by
+
+if TYPE_CHECKING:
+    from rvsm.integrations.hub import save_pretrained as save_pretrained
+    from rvsm.integrations.lightning import LightningCallback as LightningCallback
+    from rvsm.integrations.transformers import TransformersCallback as TransformersCallback
+
+_HOME = {
+    "LightningCallback": "rvsm.integrations.lightning",
+    "TransformersCallback": "rvsm.integrations.transformers",
+    "save_pretrained": "rvsm.integrations.hub",
+}
+__all__ = sorted(_HOME)  # noqa: PLE0605 - one list of names, not two that drift apart
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'rvsm.integrations' has no attribute {name!r}; it has {', '.join(__all__)}")
+    with needed_by(name):
+        return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,124 @@
+"""The model card: what a model is, how it was made sparse, how good it is and how to run it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from torch import nn
+
+MARK = "<!-- written by rvsm -->"
+
+_RUN = """\
+```python
+import rvsm.runtime  # needs numpy, safetensors and llvmlite, not PyTorch: pip install 'rvsm[runtime]'
+
+program = rvsm.runtime.load("model.rvsm")
+scores = program(inputs)  # NumPy arrays
+```
+"""
+_TRANSFORMERS = """\
+```python
+from {module} import {model}
+
+model = {model}.from_pretrained(".")  # the path of this folder, or its name on the Hub
+```
+"""
+_TORCH = """\
+```python
+from safetensors.torch import load_model
+
+model = ...  # a {model} as it was trained, made by your own code
+load_model(model, "model.safetensors")
+```
+"""
+_KEEP = "To train on without losing the zeros, call `rvsm.keep_zeros(model)`.\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A sparse weight."""
+
+    name: str
+    shape: tuple[int, ...]
+    zeros: int
+
+    @property
+    def weights(self) -> int:
+        """The number of its weights."""
+        return prod(self.shape)
+
+    def __str__(self) -> str:
+        return f"| `{self.name}` | {' × '.join(map(str, self.shape))} | {100 * self.zeros / self.weights:.2f} |"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What the card says.
+
+    Attributes:
+        model: the class of the model.
+        rows: its sparse weights.
+        parameters: the number of all its parameters.
+        zeros: how many of them are zero.
+        figures: accuracy and the like, by name.
+        method: the name of the method; None if it is not known.
+        settings: the options of the method.
+        unpacked: why there is no packed form; None if there is one.
+        sizes: the bytes of each file.
+
+    """
+
+    model: type[nn.Module]
+    rows: Sequence[Row]
+    parameters: int
+    zeros: int
+    figures: Mapping[str, float]
+    method: str | None
+    settings: Mapping[str, str]
+    unpacked: str | None
+    sizes: Mapping[str, int]
+
+    def __str__(self) -> str:
+        return "\n".join([self._head(), self._facts(), self._how(), self._layers()])
+
+    def _head(self) -> str:
+        library = "transformers" if self._by_transformers else "pytorch"
+        return (
+            f"---\nlibrary_name: {library}\ntags:\n- rvsm\n- sparse\n- pruning\n---\n{MARK}\n\n"
+            f"# {self.model.__name__}, {self._share:.2f} % zeros\n"
+        )
+
+    def _facts(self) -> str:
+        known = {
+            "method": "not recorded" if self.method is None else f"`{self.method}`",
+            **{name: f"`{value}`" for name, value in self.settings.items() if value != "None"},
+            "zeros in the sparsified weights": f"{self._share:.2f} %",
+            "zeros in all parameters": f"{100 * self.zeros / self.parameters:.2f} % of {self.parameters:,}",
+            **({name: f"{value:.4g}" for name, value in self.figures.items()} or {"accuracy": "not recorded"}),
+            **{f"`{name}`": f"{size / 1e6:.2f} MB" for name, size in self.sizes.items()},
+        }
+        rows = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in known.items())
+        return f"| | |\n| --- | --- |\n{rows}\n\nFigures are of the sparse model, as it is in this folder.\n"
+
+    def _how(self) -> str:
+        own = _TRANSFORMERS if hasattr(self.model, "from_pretrained") else _TORCH
+        module = "transformers" if self._by_transformers else self.model.__module__
+        dense = own.format(model=self.model.__name__, module=module)
+        packed = _RUN if self.unpacked is None else f"There is no packed form: {self.unpacked}.\n"
+        return f"## How to run it\n\nIn PyTorch:\n\n{dense}\n{_KEEP}\nWithout PyTorch, skipping the zeros:\n\n{packed}"
+
+    def _layers(self) -> str:
+        rows = "\n".join(map(str, self.rows))
+        return f"## Layers\n\n| weight | shape | zeros, % |\n| --- | --- | ---: |\n{rows}\n"
+
+    @property
+    def _share(self) -> float:
+        return 100 * sum(row.zeros for row in self.rows) / sum(row.weights for row in self.rows)
+
+    @property
+    def _by_transformers(self) -> bool:
+        return self.model.__module__.split(".")[0] == "transformers"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

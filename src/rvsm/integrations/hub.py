@@ -1,0 +1,131 @@
+"""Folders as the Hugging Face Hub has them: dense shapes for everybody, the packed form, and a model card."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from numbers import Real
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from rvsm.files import replacing, write_text
+from rvsm.integrations.card import MARK, Card, Row
+from rvsm.integrations.extras import needed_by
+from rvsm.metrics import zeros
+from rvsm.modes import modes_kept
+from rvsm.splitting import Method
+from rvsm.splitting.naming import unwrap
+
+WEIGHTS, PACKED, CARD = "model.safetensors", "model.rvsm", "README.md"
+
+
+def save_pretrained(
+    model: nn.Module,
+    folder: str | os.PathLike[str],
+    *,
+    sparsifier: Method | None = None,
+    example_input: Tensor | Sequence[Tensor] | None = None,
+    accuracy: float | Mapping[str, float] | None = None,
+) -> Path:
+    """Write a sparse model into a folder that can be uploaded as it is, and return the folder.
+
+    A model of Transformers, or one with PyTorchModelHubMixin, is written by its own ``save_pretrained``, and its
+    ``from_pretrained`` reads it; of any other the weights are written as ``model.safetensors``. The shapes are dense
+    and the zeros are in them. ``model.rvsm`` is the packed form for the runtime, and ``README.md`` the model card.
+    Needs safetensors, and llvmlite for the packed form: the extra ``runtime``.
+
+    Args:
+        model: the finalized model.
+        folder: is made if it is not there; a README.md that was not written by this function is left alone.
+        sparsifier: the method that made the model sparse, for the card.
+        example_input: a batch, or a tuple of inputs, to pack the model for; without one it is not packed. Where the
+            runtime does not have all of its operations, a warning and the card say so.
+        accuracy: a figure for the card, or several with their names, as measured on the sparse model.
+
+    """
+    target, model = Path(folder), unwrap(model)
+    rows = _rows(model, sparsifier)
+    figures = _figures(accuracy)
+    _require_own(target / CARD)
+    target.mkdir(parents=True, exist_ok=True)
+    _write_weights(model, target)
+    card = Card(
+        model=type(model),
+        rows=rows,
+        parameters=sum(p.numel() for p in model.parameters()),
+        zeros=sum(zeros(p.detach()) for p in model.parameters()),
+        figures=figures,
+        method=None if sparsifier is None else sparsifier.name,
+        settings=_settings(sparsifier),
+        unpacked=_pack(model, example_input, target / PACKED),
+        sizes={name: (target / name).stat().st_size for name in (WEIGHTS, PACKED) if (target / name).exists()},
+    )
+    write_text(str(card), target / CARD)
+    return target
+
+
+def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
+    """Return the sparse weights by their names in the model, which may be a part of the one that was trained."""
+    names = {id(w): name for name, w in model.named_parameters()}
+    if sparsifier is None:
+        chosen: list[Tensor] = [w for w in model.parameters() if w.dim() > 1 and zeros(w.detach())]
+    elif sparsifier.awaits_steps():
+        raise ValueError("the sparsifier is not finalized, so the model is not sparse yet; call finalize() first")
+    else:
+        chosen = list(sparsifier.look_up().values())
+        if foreign := [name for name, w in sparsifier.look_up().items() if id(w) not in names]:
+            raise ValueError(f"the sparsifier acts on another model: {foreign[0]!r} is not a weight of this one")
+    if not any(zeros(w.detach()) for w in chosen):
+        raise ValueError("the model has no zeros; call finalize() on its sparsifier before saving it")
+    return [Row(names[id(w)], tuple(w.shape), zeros(w.detach())) for w in chosen]
+
+
+def _settings(sparsifier: Method | None) -> dict[str, str]:
+    """Return the options of the method, and which penalties it has used."""
+    if sparsifier is None:
+        return {}
+    penalties = dict.fromkeys(type(layer.template).__name__ for layer in sparsifier.layers if layer.template)
+    return {"penalty": ", ".join(penalties) or "None", **sparsifier.settings()}
+
+
+def _figures(accuracy: float | Mapping[str, float] | None) -> dict[str, float]:
+    """Return the figures by name."""
+    named = accuracy if isinstance(accuracy, Mapping) else {} if accuracy is None else {"accuracy": accuracy}
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
+            raise ValueError(f"accuracy must be a number, or numbers by name, but {name!r} is {value!r}")
+    return {str(name): float(value) for name, value in named.items()}
+
+
+def _require_own(card: Path) -> None:
+    """Raise if there is a card by somebody else."""
+    if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
+        raise FileExistsError(f"{card} was not written by rvsm and stays; move it away, or give another folder")
+
+
+def _write_weights(model: nn.Module, folder: Path) -> None:
+    if callable(save := getattr(model, "save_pretrained", None)):
+        save(folder)
+        return
+    with needed_by("save_pretrained"):
+        from safetensors.torch import save_model
+    with replacing(folder / WEIGHTS) as temporary:
+        save_model(model, str(temporary), metadata={"format": "pt"})
+
+
+def _pack(model: nn.Module, example_input: Tensor | Sequence[Tensor] | None, path: Path) -> str | None:
+    """Write the packed form; return why it is not there, if it is not."""
+    path.unlink(missing_ok=True)  # of weights that were here before
+    if example_input is None:
+        return "no example input was given"
+    with needed_by("save_pretrained"):
+        from rvsm.lowering import compile
+    with modes_kept(model):
+        model.eval()
+        try:
+            compile(model, example_input).save(path)
+        except ValueError as reason:
+            warnings.warn(f"the model is saved without its packed form: {reason}", stacklevel=3)
+            return str(reason)
+    return None

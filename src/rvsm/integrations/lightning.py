@@ -1,0 +1,165 @@
+"""A callback for Lightning's Trainer."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from rvsm.integrations.recipe import Recipe
+from rvsm.integrations.sparse_training import SparseTraining, missing_state
+from rvsm.splitting import Method
+from rvsm.splitting.recalibrate import Batches
+
+
+class LightningCallback(Callback):
+    """Makes a LightningModule sparse while Lightning trains it.
+
+    The optimizer and the number of its steps are the trainer's own, with accumulation and mixed precision. Validation
+    sees u; checkpoints hold the method's state; at the end u is written into the module. The share of zeros, the gap
+    ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and ``rvsm/lambda`` every ``log_every_n_steps``.
+
+    Args:
+        sparsity: the share of zeros at the end; None for a ``penalty`` with its λ.
+        method: "rvsm", or another of `rvsm.splitting.METHODS`.
+        budget: more options of the target, as {"by": "flops"}; see `rvsm.Budget`.
+        steps: the number of optimizer steps, where the trainer does not know it.
+        recalibrate: batches for batch norm, at each validation and at the end; see `rvsm.recalibrate`.
+        options: all other arguments of the method. Names of weights begin as in the module: "model.fc.*".
+
+    Attributes:
+        sparsifier: the method, from the beginning of ``fit`` on.
+
+    Example:
+        >>> callback = LightningCallback(sparsity=0.9, exclude=["model.conv1.*"])
+        >>> trainer = Trainer(callbacks=[callback], max_epochs=1, logger=False, enable_checkpointing=False)
+
+    """
+
+    def __init__(
+        self,
+        sparsity: float | None = None,
+        *,
+        method: str = "rvsm",
+        budget: Mapping[str, Any] | None = None,
+        steps: int | None = None,
+        recalibrate: Batches | None = None,
+        **options: Any,
+    ) -> None:
+        recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
+        self._training = SparseTraining(recipe, recalibrate)
+        self._steps = steps
+        self._saved: Mapping[str, Any] | None = None  # from a checkpoint, until there is a model to load it for
+
+    @property
+    def sparsifier(self) -> Method | None:
+        """The method, from the beginning of ``fit`` on."""
+        return self._training.sparsifier
+
+    # Checkpoints
+
+    @property
+    def state_key(self) -> str:
+        """The same for all options: a checkpoint made with others is refused rather than not found."""
+        return "rvsm"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the method's state."""
+        return {} if self.sparsifier is None else self.sparsifier.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep a state until the model is ready for it."""
+        self._saved = state_dict
+
+    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Refuse to resume from a checkpoint that has no state of the method."""
+        if trainer.state.fn == "fit" and not checkpoint.get("callbacks", {}).get(self.state_key):
+            raise missing_state("the checkpoint")
+
+    # The training
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Attach the method to the optimizer."""
+        if len(trainer.optimizers) != 1:
+            raise ValueError(
+                f"the callback follows one optimizer but {type(pl_module).__name__} has {len(trainer.optimizers)};"
+                " construct a sparsifier for each in configure_optimizers and attach it there"
+            )
+        model = pl_module if trainer.model is None else trainer.model
+        saved, self._saved = self._saved, None
+        self._training.begin(model, trainer.optimizers[0], steps=self._number_of_steps(trainer), saved=saved)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log how sparse the copy is."""
+        if trainer.loggers and (batch_idx + 1) % trainer.log_every_n_steps == 0:
+            pl_module.log_dict(self._training.metrics(), on_step=True, on_epoch=False)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log how sparse the copy is, for short epochs and for callbacks that monitor it."""
+        pl_module.log_dict(self._training.metrics(), on_step=False, on_epoch=True)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write u into the module for good."""
+        self._training.finish()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Put the weights of the training back."""
+        self._training.hide()
+
+    # Evaluation
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put u into the module."""
+        self._show(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the weights of the training back."""
+        self._training.hide()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put u into the module."""
+        self._show(trainer)
+
+    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the weights of the training back."""
+        self._training.hide()
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put u into the module."""
+        self._show(trainer)
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Put the weights of the training back."""
+        self._training.hide()
+
+    def _show(self, trainer: Trainer) -> None:
+        """Show u; that of a checkpoint, if one has been loaded for an evaluation."""
+        saved, self._saved = self._saved, None
+        if saved is not None and self.sparsifier is not None:
+            self._training.load(saved)
+        elif saved is not None and not saved["finalized"]:
+            warnings.warn(
+                f"the checkpoint is of step {saved['step']}, in the middle of a training, and is evaluated with the"
+                " weights that it has, not as its sparse copy; fit() with this ckpt_path first, or evaluate the"
+                " finalized model",
+                stacklevel=2,
+            )
+        self._training.show()
+
+    def _number_of_steps(self, trainer: Trainer) -> int | None:
+        if self._steps is not None or not self._training.recipe.needs_steps():
+            return self._steps
+        if not trainer.lightning_module.automatic_optimization:
+            raise ValueError(
+                "with manual optimization the number of optimizer steps is not known: pass"
+                " LightningCallback(steps=...), the number of the whole training"
+            )
+        found = trainer.estimated_stepping_batches
+        if not 0 < found < float("inf"):
+            raise ValueError(
+                "the number of optimizer steps is not known, since the training data have no length or the training no"
+                " end: pass Trainer(max_steps=...), or LightningCallback(steps=...)"
+            )
+        return int(found)

@@ -1,0 +1,84 @@
+"""What a user asks for before there is a model: a method and its options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from inspect import signature
+from typing import Any
+
+from torch import nn
+
+from rvsm.splitting import METHODS, Budget, Method
+from rvsm.splitting.budget import require_share
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A method without its model and without the number of steps, which a trainer knows.
+
+    Args:
+        method: the name of a method.
+        sparsity: the share of zeros at the end; None for a penalty with its λ.
+        budget: more options of the target, as {"by": "flops"}.
+        options: all other arguments of the method.
+
+    >>> recipe = Recipe(method="rvsm", sparsity=0.9, budget={"scope": "layer"}, options={"exclude": ["bias"]})
+    >>> recipe.build(nn.Linear(10, 10), steps=100).budget
+    Budget(sparsity=0.9, steps=100, ramp=0.5, heal=0.3, scope='layer', by='weights', normalize=False, floor=None, every=None)
+
+    """  # noqa: E501 - the line of a doctest
+
+    method: str
+    sparsity: float | None
+    budget: Mapping[str, Any] | None
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ValueError(f"unknown method {self.method!r}; choose from {', '.join(METHODS)}")
+        known = self._known()
+        others = known - {"sparsity", "steps", "budget"}
+        if unknown := sorted(self.options.keys() - others):
+            raise TypeError(f"{self.method} has no option {unknown[0]!r}; it has {', '.join(sorted(others))}")
+        if self.budget is not None:
+            self._check_budget(known)
+        if self.sparsity is not None:
+            require_share(self.sparsity)
+            if "sparsity" not in known:
+                raise ValueError(f"{self.method} takes no sparsity; give it a penalty with its λ")
+        elif "penalty" not in self.options:
+            raise ValueError("give sparsity=, the share of zeros at the end, or penalty= with its λ")
+
+    def build(self, model: nn.Module, steps: int | None) -> Method:
+        """Return the method for a model and a training of so many steps."""
+        known = self._known()
+        told: dict[str, Any] = {}
+        if self.sparsity is not None and self.budget is not None:
+            told["budget"] = Budget(self.sparsity, **{"steps": steps, **self.budget})
+        elif self.sparsity is not None:
+            told |= {"sparsity": self.sparsity, "steps": steps}
+        if self.method == "rvsm" and "penalty" not in self.options:
+            told["penalty"] = "l0"
+        method: type[Any] = METHODS[self.method]
+        built: Method = method(model, **{k: v for k, v in told.items() if k in known}, **self.options)
+        return built
+
+    def _check_budget(self, known: set[str]) -> None:
+        """Raise unless the further options of the target are some."""
+        options = [field.name for field in fields(Budget) if field.name not in ("sparsity", "steps")]
+        if not isinstance(self.budget, Mapping) or not self.budget.keys() <= set(options):
+            raise TypeError(
+                "budget must be more options of the target, as {'by': 'flops'}, since the trainer knows the number of"
+                f" steps; it may have {', '.join(options)} but is {self.budget!r}"
+            )
+        if self.sparsity is None:
+            raise ValueError("budget= has more options of a target: give sparsity=, too")
+        if "budget" not in known:
+            raise ValueError(f"{self.method} has no budget; leave budget= out")
+        Budget(self.sparsity, steps=1, **self.budget)  # raises what can be raised before there is a training
+
+    def needs_steps(self) -> bool:
+        """Return whether the method must know how long the training is."""
+        return self.sparsity is not None
+
+    def _known(self) -> set[str]:
+        return set(signature(METHODS[self.method]).parameters) - {"model"}
