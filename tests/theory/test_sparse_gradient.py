@@ -46,12 +46,12 @@ def test_the_course_of_alpha() -> None:
 
 
 KEYS = ["u-limits", "u-descent", "u-rest", "u-beside-rvsm"]
-RVSM, l1_prox, l0_threshold, runs = rvsm.RVSM, rvsm.L1.prox, rvsm.L0.threshold, sparse_gradient._ends
+RVSM, l0_prox, runs = rvsm.RVSM, rvsm.L0.prox, sparse_gradient._ends
 
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 6, 240, 160))
+    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 8, 220, 160, (0.3,)))
     return Sweep(quick=True)
 
 
@@ -81,7 +81,7 @@ MUTANTS = {
         lambda self, w, step: rvsm.L0(lam=self.lam).with_threshold(self.threshold(step), step).prox(w, step),
         ["u-limits", "u-descent"],
     ),
-    "l0's threshold too high": (rvsm.L0, "threshold", lambda self, step: 1.5 * l0_threshold(self, step), ["u-limits"]),
+    "an l0 that shrinks": (rvsm.L0, "prox", lambda self, w, step: 0.9 * l0_prox(self, w, step), ["u-limits"]),
     "a curvature too small": (sparse_gradient, "curvature", lambda k: 0.3 * curvature(k), ["u-descent"]),
     "a pull of half the strength": (rvsm.RVSM, "_beta", lambda self, layer: layer.beta / 2, ["u-rest"]),
     "RVSM in the place of the homotopy": (

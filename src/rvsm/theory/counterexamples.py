@@ -27,7 +27,7 @@ def two_cycle(
     return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
 
 
-def cycle_at_u(*, steps: int = 1000) -> Trajectory:
+def cycle_at_u(*, steps: int = 300) -> Trajectory:
     """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w goes up and down across the threshold for ever.
 
     As for `two_cycle` d = 2, k = 4, β = .066 and δ = 1; λ/β = .18, so t = .6, and η = 1/(β+L⁺). The second entry of w*

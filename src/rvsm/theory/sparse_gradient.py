@@ -28,6 +28,7 @@ class Size:
         seeds: truths and starts of each setting.
         steps: the most steps with the theorem's β, where some runs never rest.
         strong_steps: the most steps with β = L⁺, where all do, a few of them late.
+        shares: λ/β as shares of 1/√d.
 
     """
 
@@ -35,6 +36,7 @@ class Size:
     seeds: int
     steps: int
     strong_steps: int
+    shares: tuple[float, ...] = (0.9, 0.3)
 
 
 FULL = Size((2, 10), 48, 300, 600)
@@ -105,7 +107,7 @@ def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
 
 def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> Ends:
     seeds, steps = plan.seeds, plan.strong_steps if strong else plan.steps
-    settings = list(_settings(name, d, strong))
+    settings = list(_settings(name, d, strong, plan.shares))
     generator = torch.Generator().manual_seed(2000 + d)
     truth = truths(seeds, d, generator)
     theta = torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1)
@@ -155,8 +157,8 @@ def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> End
     )
 
 
-def _settings(name: str, d: int, strong: bool) -> Iterator[Setting]:
+def _settings(name: str, d: int, strong: bool, shares: tuple[float, ...]) -> Iterator[Setting]:
     high = float(curvature(K))
     beta = high if strong else beta_bound(k=K, delta=1.0)
-    for share in (0.9, 0.3):
+    for share in shares:
         yield Setting(PENALTIES[name](share / sqrt(d) * beta), k=K, beta=beta, eta=1 / (beta + high))
