@@ -210,3 +210,48 @@ def test_ten_thousand_short_runs_take_seconds() -> None:
     path = simulate(settings, truth, start, steps=30, every=30)
     assert path.w.shape == (2, 6, 1700, 4)
     assert torch.isfinite(path.lagrangian).all()
+
+
+def falling(step: int, steps: int) -> float:
+    return max(0.0, 1 - step / (steps // 2))
+
+
+COURSES = {"w": lambda step, steps: 1.0, "u": lambda step, steps: 0.0 if step else 1.0, "moving": falling}
+
+
+@pytest.mark.parametrize("at", COURSES)
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_where_the_gradient_is_taken_against_the_formulas(at, penalty) -> None:
+    truth, w = vector(0.6, 0.0, -0.8), vector(0.1, 0.9, 0.8)
+    k, beta, eta, steps = 3, 0.06, 1.1, 14
+    path = simulate(Setting(penalty, k=k, beta=beta, eta=eta), truth, w, steps=steps, gradient=at)
+    for t in range(steps + 1):
+        u = penalty.prox(w, 1 / beta)
+        v = u + COURSES[at](t, steps) * (w - u)  # the first gradient is at w in all courses
+        torch.testing.assert_close(path.w[t, 0, 0], w, rtol=1e-12, atol=1e-14)
+        torch.testing.assert_close(path.u[t, 0, 0], u, rtol=1e-12, atol=1e-14)
+        assert float(path.loss[t]) == pytest.approx(float(loss(v, truth, k=k)), rel=1e-12)
+        pulled = gradient(v, truth, k=k) + beta * (w - u)
+        assert float(path.stationarity[t]) == pytest.approx(float(pulled.norm()), abs=1e-14)
+        w = w - eta * pulled
+
+
+def test_an_empty_u_is_never_filled_again_by_a_gradient_at_u() -> None:
+    setting = Setting(rvsm.L1(lam=0.05), k=2, beta=0.1, eta=1.0)
+    path = simulate(setting, vector(0.8, 0.6), vector(0, -0.4), steps=50, gradient="u", empty_ok=True)
+    assert not path.support.any()
+    torch.testing.assert_close(path.w[2:, 0, 0], 0.9 * path.w[1:-1, 0, 0])  # pulled to 0, and nothing else
+    torch.testing.assert_close(path.loss[-1, 0, 0], loss(vector(0, 0), vector(0.8, 0.6), k=2))
+    # With the gradient at w, or moving from there, it fills.
+    for at in ("w", "moving"):
+        assert simulate(setting, vector(0.8, 0.6), vector(0, -0.4), steps=50, gradient=at).support[-1].all()
+
+
+def test_the_gradient_at_v_is_that_of_rvsm() -> None:
+    setting = Setting(PENALTIES[0], k=2, beta=0.1, eta=1.0)
+    with pytest.raises(ValueError, match="the gradient at v is RVSM's, but the method is 'admm'"):
+        simulate(setting, vector(1, 0), vector(1, 1), steps=1, method="admm", gradient="u")
+    with pytest.raises(ValueError, match="unknown gradient 'v'; choose from w, u, moving"):
+        simulate(setting, vector(1, 0), vector(1, 1), steps=1, gradient="v")
+    with pytest.raises(ValueError, match="order='printed' is the algorithm as the paper prints it"):
+        simulate(setting, vector(1, 0), vector(1, 1), steps=1, order="printed", gradient="u")

@@ -27,6 +27,18 @@ def two_cycle(
     return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
 
 
+def cycle_at_u(*, steps: int = 300) -> Trajectory:
+    """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w goes up and down across the threshold for ever.
+
+    As for `two_cycle` d = 2, k = 4, β = .066 and δ = 1; λ/β = .18, so t = .6, and η = 1/(β+L⁺). The second entry of w*
+    is .479. Outside the support its slope takes it above t, for β is small, and inside it comes back to below t.
+    """
+    setting = Setting(L0(lam=0.18 * 0.066), k=4, beta=0.066, eta=1 / (0.066 + float(curvature(4))))
+    truth = _direction(0.5)
+    end = simulate(setting, truth, _direction(1.8), steps=steps, every=steps, tolerance=1e-14, empty_ok=True)
+    return simulate(setting, truth, end.w[-1, 0, 0], steps=steps, gradient="u", empty_ok=True)
+
+
 def short_step(*, steps: int = 10) -> Trajectory:
     """Run ℓ0 in the printed order at η = 1/(β+4), as short as Lemma 4 asks: ℒ rises in the second and third step.
 

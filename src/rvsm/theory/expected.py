@@ -63,6 +63,10 @@ EXPECTED: dict[str, tuple[Outcome, bool | None]] = {
     "loss-of-u": ("fails", True),
     "penalty-order": ("holds", None),
     "only-the-threshold": ("fails", True),
+    "u-limits": ("holds", None),
+    "u-descent": ("holds", None),
+    "u-rest": ("holds", None),
+    "u-beside-rvsm": ("holds", None),
 }
 """Statement → its verdict, and whether its correction passes (None if it has none)."""
 

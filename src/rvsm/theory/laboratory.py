@@ -55,12 +55,17 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
             footer = _footer(quick, time.perf_counter() - began)
             _write(verdicts, figures, surprises, footer=footer, out=out, files=not quick, progress=progress)
     seconds = time.perf_counter() - began
-    console.print(_table(verdicts))
+    theirs, ours = ([v for v in verdicts if v.ours == mine] for mine in (False, True))
+    for title, some in (("The statements of the paper", theirs), ("Ours, not the paper's", ours)):
+        if some:
+            console.print(_table(title, some))
     for verdict in verdicts if chosen else ():
         _tell(verdict, console)
     for surprise in surprises:
         console.print(f"[bold red]not as expected:[/] {surprise}")
-    count = f"{_counted(len(verdicts), 'statement')} in {seconds:.0f} s"
+    told = [_counted(len(theirs), "statement")] if theirs or not ours else []
+    told += [f"{len(ours)} of ours"] if ours else []
+    count = f"{' and '.join(told)} in {seconds:.0f} s"
     if others:
         kept = f"{out} keeps its page of {_counted(len(others), 'other statement')}, so nothing is written"
         console.print(f"{count}; {kept}; for a page give another --out", soft_wrap=True)
@@ -179,8 +184,8 @@ def _tell(verdict: Verdict, console: Console) -> None:
             console.print(f"  {name}: {text}", markup=False, highlight=False)
 
 
-def _table(verdicts: Sequence[Verdict]) -> Table:
-    table = Table(title="The statements of the paper")
+def _table(title: str, verdicts: Sequence[Verdict]) -> Table:
+    table = Table(title=title)
     for head in ("statement", "where", "verdict"):
         table.add_column(head)
     table.add_column("margin", justify="right")

@@ -7,7 +7,7 @@ two, A = k + (k² − k)/π and B = (k² − k)/π, all that follows is a functi
 Everything is batched over the rows of w and computed in float64.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi
 from numbers import Real
 from typing import NamedTuple
@@ -207,17 +207,30 @@ class Population:
     Attributes:
         truth: the ground truth of each row, [n, d] or [d].
         k: the number of patches, or one for each row.
+        zero_ok: let rows be zero. f has no gradient there; as in automatic differentiation, where the slope of a ReLU
+            is 0 at 0, it is taken to be 0, which also is what f's quadratic upper bound needs. θ is NaN.
 
     """
 
     truth: Tensor
     k: Patches
+    zero_ok: bool = False
 
     def evaluate(self, w: Tensor) -> Evaluation:
         """Return f, ∇f, θ and ‖w‖ at each row of w."""
-        at = geometry(w, self.truth, self.k)
-        value, slope = loss(w, self.truth, k=self.k, at=at), gradient(w, self.truth, k=self.k, at=at)
-        return Evaluation(value, slope, at.theta, at.norm)
+        zero = (w == 0).all(dim=-1)
+        if not self.zero_ok or not bool(zero.any()):
+            at = geometry(w, self.truth, self.k)
+            value, slope = loss(w, self.truth, k=self.k, at=at), gradient(w, self.truth, k=self.k, at=at)
+            return Evaluation(value, slope, at.theta, at.norm)
+        some = zero.unsqueeze(-1)
+        rest = replace(self, zero_ok=False).evaluate(torch.where(some, self.truth, w))
+        return Evaluation(
+            value=torch.where(zero, loss(w, self.truth, k=self.k), rest.value),
+            gradient=torch.where(some, 0.0, rest.gradient),
+            theta=torch.where(zero, torch.nan, rest.theta),
+            norm=torch.where(zero, 0.0, rest.norm),
+        )
 
 
 def _between(e1: Tensor, e2: Tensor) -> Tensor:

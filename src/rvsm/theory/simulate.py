@@ -7,6 +7,7 @@ closed form, plain SGD does the step, and the method acts by its hooks as it doe
 
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,23 @@ from torch.optim import SGD
 
 from rvsm.splitting import ADMM, RVSM, Method
 from rvsm.theory import exact_admm
+from rvsm.theory.falling import FallingRVSM
 from rvsm.theory.network import Evaluation, Population, require_rows
 from rvsm.theory.rowwise import penalty_values
-from rvsm.theory.trajectory import Loss, MethodName, Moment, Order, Setting, Trajectory
+from rvsm.theory.trajectory import GradientPoint, Loss, MethodName, Moment, Order, Setting, Trajectory
 
-__all__ = ["Loss", "MethodName", "Moment", "Order", "Setting", "Trajectory", "lay_out", "simulate", "walk"]
+__all__ = [
+    "GradientPoint",
+    "Loss",
+    "MethodName",
+    "Moment",
+    "Order",
+    "Setting",
+    "Trajectory",
+    "lay_out",
+    "simulate",
+    "walk",
+]
 
 _LARGEST_RECORD = 1 << 30
 
@@ -31,6 +44,7 @@ def simulate(
     steps: int,
     method: MethodName = "rvsm",
     order: Order = "proof",
+    gradient: GradientPoint = "w",
     every: int = 1,
     loss: Loss | None = None,
     tolerance: float = 0.0,
@@ -45,6 +59,9 @@ def simulate(
         steps: how many steps to make.
         method: "rvsm" and "admm" are the shipped classes; "exact-admm" minimises in w exactly.
         order: of RVSM: "proof" or "printed".
+        gradient: where RVSM takes the gradient: at v = u + α(w − u) with "w" for α = 1, the paper's method; "u" for
+            α = 0; "moving" for an α that falls linearly from 1 to 0 in the first half of the steps and stays there.
+            The first gradient is at w in all cases. Where v = 0, which has no gradient, it is taken to be 0.
         every: record the start, every so many steps, and the last one.
         loss: another loss than the population's, for the S·n rows.
         tolerance: stop early once ‖∇_wℒ‖ is at most this in all runs.
@@ -69,7 +86,8 @@ def simulate(
     if size > _LARGEST_RECORD:
         raise ValueError(f"recording {steps // every + 2} steps takes {size / 1e9:.1f} GB; record less often: every=")
     moments = []
-    for moment in walk(listed, truths, starts, steps=steps, method=method, order=order, loss=loss, tolerance=tolerance):
+    options: dict[str, Any] = {"method": method, "order": order, "gradient": gradient}
+    for moment in walk(listed, truths, starts, steps=steps, loss=loss, tolerance=tolerance, **options):
         if moment.step % every == 0:
             moments.append(moment)
     if moments[-1].step != moment.step:
@@ -88,6 +106,7 @@ def walk(
     steps: int,
     method: MethodName = "rvsm",
     order: Order = "proof",
+    gradient: GradientPoint = "w",
     loss: Loss | None = None,
     tolerance: float = 0.0,
 ) -> Iterator[Moment]:
@@ -95,22 +114,30 @@ def walk(
     truth, start = lay_out(settings, truth, start)
     if method not in ("rvsm", "admm", "exact-admm"):
         raise ValueError(f"unknown method {method!r}; choose from rvsm, admm, exact-admm")
+    if gradient not in ("w", "u", "moving"):
+        raise ValueError(f"unknown gradient {gradient!r}; choose from w, u, moving")
+    if gradient != "w" and method != "rvsm":
+        raise ValueError(f"the gradient at v is RVSM's, but the method is {method!r}; leave gradient= out")
     _require_steps(steps)
     seeds = start.shape[1]
-    w = start.flatten(0, 1).clone()
-    descended = loss if loss is not None else Population(truth.flatten(0, 1), _column(settings, "k", seeds))
+    v = start.flatten(0, 1).clone()
+    k = _column(settings, "k", seeds)
+    descended = loss if loss is not None else Population(truth.flatten(0, 1), k, zero_ok=gradient != "w")
     if method == "exact-admm":
         if loss is not None:
             raise ValueError("exact-admm minimises the population loss in closed form; use method='admm' on data")
-        yield from _walk_exactly(settings, truth.flatten(0, 1), w, descended, steps=steps, tolerance=tolerance)
+        yield from _walk_exactly(settings, truth.flatten(0, 1), v, descended, steps=steps, tolerance=tolerance)
         return
-    slope = torch.zeros_like(w)
-    optimizer, sparsifier = _assemble(settings, w, slope, method, order)
+    slope = torch.zeros_like(v)
+    fall = steps // 2 if gradient == "moving" else 0
+    optimizer, sparsifier = _assemble(settings, v, slope, method=method, order=order, gradient=gradient, fall=fall)
     for step in range(steps + 1):
-        at = descended.evaluate(w)
+        at = descended.evaluate(v)
+        # The parameters hold v between two steps; the method knows w.
+        w = torch.cat([one.w.detach() for one in sparsifier.held])
         moment = _moment(step, settings, w, _copies(sparsifier, order), at)
         yield moment
-        if step == steps or bool((moment.stationarity <= tolerance).all()):
+        if step == steps or (step >= fall and bool((moment.stationarity <= tolerance).all())):
             return
         slope.copy_(at.gradient)
         optimizer.step()
@@ -157,14 +184,21 @@ def _warn_of_empty_copies(path: Trajectory) -> None:
 
 
 def _assemble(
-    settings: Sequence[Setting], w: Tensor, slope: Tensor, method: MethodName, order: Order
+    settings: Sequence[Setting],
+    v: Tensor,
+    slope: Tensor,
+    *,
+    method: MethodName,
+    order: Order,
+    gradient: GradientPoint,
+    fall: int,
 ) -> tuple[SGD, Method]:
-    """Cut w into one parameter a setting; the parameters and their gradients are views of w and slope."""
-    seeds = len(w) // len(settings)
+    """Cut v into one parameter a setting; the parameters and their gradients are views of v and slope."""
+    seeds = len(v) // len(settings)
     named, groups, overrides = [], [], {}
     for i, setting in enumerate(settings):
         rows = slice(i * seeds, (i + 1) * seeds)
-        parameter = nn.Parameter(w[rows])
+        parameter = nn.Parameter(v[rows])
         parameter.grad = slope[rows]
         named.append((f"w{i}", parameter))
         groups.append({"params": [parameter], "lr": setting.eta})
@@ -172,8 +206,10 @@ def _assemble(
     optimizer = SGD(groups, lr=1.0)
     first = settings[0]
     sparsifier: Method
-    if method == "rvsm":
-        sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides)
+    if gradient == "moving":
+        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, overrides=overrides, fall=fall)
+    elif method == "rvsm":
+        sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, gradient=gradient, overrides=overrides)
     else:
         sparsifier = ADMM(named, first.penalty, rho=first.beta, overrides=overrides)
     return optimizer, sparsifier.attach(optimizer)
@@ -220,7 +256,7 @@ def _moment(
     if z is not None:
         lagrangian = lagrangian + (z * gap).sum(dim=-1)
         pulled = pulled + z
-    return Moment(step, w.clone(), u, z, at.value, at.gradient, lagrangian, at.theta, at.norm, pulled.norm(dim=-1))
+    return Moment(step, w, u, z, at.value, at.gradient, lagrangian, at.theta, at.norm, pulled.norm(dim=-1))
 
 
 def _column(settings: Sequence[Setting], name: str, seeds: int) -> Tensor:

@@ -11,6 +11,7 @@ from rvsm.theory.network import Evaluation, require_patches
 
 MethodName = Literal["rvsm", "admm", "exact-admm"]
 Order = Literal["proof", "printed"]
+GradientPoint = Literal["w", "u", "moving"]
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,11 @@ class Loss(Protocol):
 class Moment(NamedTuple):
     """All runs at one step, one row each: settings × seeds, in that order.
 
-    ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one, uᵗ = prox(wᵗ⁻¹), in the
-    printed order and for ADMM. ``multiplier`` is ADMM's z, zero for RVSM. ``stationarity`` is ‖∇_wℒ(w, u)‖.
+    The loss, its gradient, θ and the norm are those at v = u + α(w − u), where the gradient is taken: at w in the
+    paper's method, for ADMM, and at the start of every run. ``lagrangian`` and ``stationarity`` have f and ∇f from
+    there, too. ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one,
+    uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM. ``multiplier`` is ADMM's z, zero for RVSM.
+    ``stationarity`` is ‖∇_wℒ(w, u)‖.
     """
 
     step: int
@@ -82,6 +86,8 @@ class Moment(NamedTuple):
 @dataclass(frozen=True)
 class Trajectory:
     """The recorded steps of all runs; S settings, n seeds, T recorded steps.
+
+    Where the gradient is taken at another v than w, so are loss, θ and norm, and ℒ and ∇_wℒ have f and ∇f from there.
 
     Attributes:
         settings: the S settings.

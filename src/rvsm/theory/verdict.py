@@ -1,4 +1,4 @@
-"""What is found about a statement of the paper, and how a measurement becomes a verdict."""
+"""What is found about a statement, and how a measurement becomes a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -29,6 +29,7 @@ class Verdict:
         correction_margin: the smallest slack of the correction; None if there is none.
         counterexample: the smallest counterexample, its parameters and what came out when it was run.
         reading: whether the words of the claim, or its measure, are the laboratory's.
+        ours: whether the statement is not the paper's but the project's own.
 
     """
 
@@ -42,6 +43,7 @@ class Verdict:
     correction_margin: float | None = None
     counterexample: dict[str, Any] | None = None
     reading: bool = False
+    ours: bool = False
 
     @property
     def label(self) -> str:
@@ -103,6 +105,7 @@ def judge(
     mends: bool = False,
     counterexample: Mapping[str, Any] | None = None,
     reading: bool = False,
+    ours: bool = False,
 ) -> Verdict:
     """Return the verdict that the checks give.
 
@@ -118,6 +121,7 @@ def judge(
             is another statement, and the printed one fails.
         counterexample: the smallest counterexample, as run.
         reading: whether the claim is what the laboratory takes the paper's words to mean.
+        ours: whether the statement is the project's own; its place is then not one in the paper.
 
     """
     verdict: Outcome = "fails"
@@ -136,4 +140,5 @@ def judge(
         correction_margin=None if corrected is None else corrected.margin,
         counterexample=None if counterexample is None else dict(counterexample),
         reading=reading,
+        ours=ours,
     )

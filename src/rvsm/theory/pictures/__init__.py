@@ -8,11 +8,13 @@ from rvsm.theory.pictures.data import batches, finite_samples, second_layer
 from rvsm.theory.pictures.hypotheses import beta_and_start, opposite, threshold
 from rvsm.theory.pictures.outputs import sparsity_against_error
 from rvsm.theory.pictures.portrait import phase_portrait
+from rvsm.theory.pictures.two_paths import two_paths
 
 PICTURES: dict[str, list[Callable[[bool], Figure]]] = {
     "Descent": [phase_portrait],
     "Theorem 1": [descent, rate, error_against_beta],
     "Claims in the text": [sparsity_against_error],
+    "Ours: the gradient at u": [two_paths],
     "Outside the hypotheses": [beta_and_start, threshold, opposite],
     "Beyond the paper": [finite_samples, batches, second_layer],
 }

@@ -1,4 +1,4 @@
-"""Every statement of the paper as a function of a sweep that returns a verdict, one file for each part of the paper.
+"""Every statement of the paper, and some of ours, as a function of a sweep that returns a verdict, a file for a part.
 
 To add one, write the function in the file of its part, add a line here, and its expectation to `rvsm.theory.expected`.
 """
@@ -15,6 +15,7 @@ from rvsm.theory.statements import (
     limit,
     lipschitz,
     preliminaries,
+    sparse_gradient,
     strip,
     theorem,
 )
@@ -86,8 +87,13 @@ STATEMENTS: dict[str, Statement] = {
     "loss-of-u": admm.loss_of_u,
     "penalty-order": claims.penalty_order,
     "only-the-threshold": claims.only_the_threshold,
+    # Ours, not the paper's: the gradient at u
+    "u-limits": sparse_gradient.limits,
+    "u-descent": sparse_gradient.descent,
+    "u-rest": sparse_gradient.rest,
+    "u-beside-rvsm": sparse_gradient.beside_rvsm,
 }
-"""All statements by key, in the order of the page, which is that of the paper within each part."""
+"""All statements by key, in the order of the page, which is that of the paper within each part; ours come last."""
 
 
 def run(keys: Iterable[str] | None = None, *, quick: bool = False, sweep: Sweep | None = None) -> Iterator[Verdict]:
