@@ -52,8 +52,18 @@ def methods() -> dict[str, Callable[[nn.Module], Method | None]]:
         "RVSM ℓ0": lambda model: rvsm.RVSM(model, rvsm.L0(lam=lam), beta=beta),
         "RVSM ℓ1": lambda model: rvsm.RVSM(model, rvsm.L1(lam=lam), beta=beta),
         "RVSM Tℓ1": lambda model: rvsm.RVSM(model, rvsm.TransformedL1(lam=lam), beta=beta),
+        "RVSM ℓ0, 93.7 % asked, gradient at w": lambda model: rvsm.RVSM(
+            model, "l0", sparsity=0.937, steps=STEPS, gradient="w"
+        ),
         "RVSM ℓ0, 93.7 % asked": lambda model: rvsm.RVSM(model, "l0", sparsity=0.937, steps=STEPS),
     }
+
+
+def on_the_ramp(method: Method) -> None:
+    """Let a method with a target be in the middle of its ramp, between two evaluations of the threshold."""
+    if method.budget is not None:
+        method.step = round(0.25 * STEPS) + 1
+        method._set_thresholds(method.budget.cutoffs(method.held, method.budget.target(method.step)))
 
 
 def whole_steps(repeats: int) -> tuple[dict[str, float], float]:
@@ -67,6 +77,7 @@ def whole_steps(repeats: int) -> tuple[dict[str, float], float]:
         method = make(model)
         if method is not None:
             method.attach(optimizer)
+            on_the_ramp(method)
 
         def step(model: nn.Module = model, optimizer: torch.optim.Optimizer = optimizer) -> None:
             optimizer.zero_grad()
@@ -92,14 +103,18 @@ def hooks(repeats: int) -> dict[str, float]:
         if method is None:
             continue
         method.attach(optimizer)
+        on_the_ramp(method)
         optimizer.step()
+        between = method.step
+
+        def hook(m: Method = method, o: torch.optim.Optimizer = optimizer, step: int = between) -> None:
+            m.before(o)
+            m.after(o)
+            m.step = step  # not to come to the next evaluation of the threshold
+
+        actions[f"hook of {name}"] = hook
         if method.budget is not None:
-            method._set_thresholds(method.budget.cutoffs(method.held, 0.9))
-        actions[f"hook of {name}"] = lambda m=method, o=optimizer: m.before(o)  # type: ignore[misc]
-        if method.budget is not None:
-            method.step = 100
             actions["look of the budget"] = lambda m=method: m.budget.cutoffs(m.held, 0.9)  # type: ignore[misc]
-            method.step = 101  # a step between two looks
     with torch.no_grad():
         times = interleaved(actions, repeats)
     return {name: statistics.median(t) for name, t in times.items()}
