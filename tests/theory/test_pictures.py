@@ -28,7 +28,7 @@ def test_a_picture_can_be_read_on_its_own(picture) -> None:
 
 def test_the_names_of_the_files_differ() -> None:
     names = [picture.__name__ for picture in ALL]
-    assert len(set(names)) == len(names) == 11
+    assert len(set(names)) == len(names) == 12
 
 
 def test_the_bound_is_drawn_above_the_error() -> None:

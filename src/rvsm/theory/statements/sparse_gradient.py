@@ -76,7 +76,7 @@ def rest(sweep: Sweep) -> Verdict:
         printed=check(1 - sure / RESTED) & check(moved - 0.01) & check(1e-9 - back),
         evidence=f"{rested} of {len(sure)} such runs rest (‖∇f(u)+β(w−u)‖ ≤ {float(sure.max()):.0e}); with β at its"
         f" bound for δ = 1 these move on: ℓ0 {moving['l0']}, Tℓ1 {moving['tl1']}. From RVSM's own limit"
-        f" ({_point(w[0])}) ℓ0 cycles {_point(w[-1])} ↔ {_point(w[-2])}. An empty u never fills again at α = 0: so"
+        f" {_point(w[0])} ℓ0 cycles {_point(w[-1])} ↔ {_point(w[-2])}. An empty u never fills again at α = 0: so"
         f" end {int(empty[0])} of {len(_all(weak, 'left', 'l0', 'tl1'))} runs of ℓ0 and Tℓ1, {int(empty[1])} if α falls"
         f" from 1, and {int(empty[2])} of RVSM's, whose u may fill again",
         counterexample={
