@@ -55,5 +55,5 @@ def test_what_no_file_can_hold_is_told_before_it_is_written(bad: Any, tmp_path: 
 @pytest.mark.parametrize("contents", [b"", b"not weights" * 10])
 def test_damaged_files_are_named(contents: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(contents)
-    with pytest.raises(ValueError, match=r"x cannot be read \(.*\); is the run finished\?"):
+    with pytest.raises(ValueError, match=r"x cannot be read \(.*\); is it whole, and the run finished\?"):
         load_weights(tmp_path / "x")
