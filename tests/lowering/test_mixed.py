@@ -1,5 +1,7 @@
 """Programs of which a part stays in PyTorch: what they take, keep and say."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +28,15 @@ def test_later_changes_of_the_weights_do_not_matter() -> None:
         parameter.data.normal_()
     assert torch.equal(program(x), first)
     assert len(program._captured.tensors) == 4, "the convolution's own are not kept"
+
+
+@pytest.mark.parametrize("action", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_copies_are_refused_with_the_reason(action) -> None:
+    program = compile(network(), torch.zeros(1, 3, 6, 6), threads=1)
+    with pytest.raises(
+        TypeError, match=r"since parts of it run in PyTorch: aten\.group_norm .*; compile the network again"
+    ):
+        action(program)
 
 
 def test_inputs_are_converted_as_a_program_does() -> None:

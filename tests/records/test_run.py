@@ -264,7 +264,9 @@ class TestResult:
         assert run.checkpoints() == []
 
     def test_weights_before_there_are_any(self, run: Run) -> None:
-        with pytest.raises(ValueError, match=r"model\.safetensors cannot be read \(.*\); is it whole, and the run finished\?"):
+        with pytest.raises(
+            ValueError, match=r"model\.safetensors cannot be read \(.*\); is it whole, and the run finished\?"
+        ):
             run.weights()
 
     def test_the_result_comes_last(self, run: Run) -> None:

@@ -120,7 +120,7 @@ def test_construction(sentence: str) -> None:
 
 
 def test_an_unknown_public_name() -> None:
-    with pytest.raises(AttributeError, match="module 'rvsm' has no attribute 'L3'; it has ADMM"):
+    with pytest.raises(AttributeError, match="module 'rvsm' has no attribute 'L3'; it has ACDC, ADMM"):
         rvsm.L3  # noqa: B018
 
 
@@ -373,6 +373,7 @@ def make(name: str, model: nn.Module):
         "admm": {"penalty": L0, "rho": 0.1},
         "proxsgd": {"penalty": L0},
         "magnitude": {"sparsity": 0.5, "steps": 10},
+        "acdc": {"sparsity": 0.5, "steps": 10},
         "rvsm-published": {"penalty": L0, "beta": 0.1, "epoch_steps": 5},
         "admm-published": {"sparsity": 0.5, "rho": 0.1, "epoch_steps": 5},
     }

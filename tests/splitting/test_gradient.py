@@ -335,6 +335,29 @@ def test_a_step_that_a_scaler_skips_leaves_w_and_v(fused: bool) -> None:
     assert method.step == 11
 
 
+def test_another_memory_format_in_the_middle_of_the_ramp_changes_no_weight() -> None:
+    model, opt, method = attached()
+    for t in range(10):
+        step(model, opt, t)
+    ws = kept(method)
+    model.to(memory_format=torch.channels_last)
+    method.statistics()
+    assert all(torch.equal(a, b) for a, b in zip(kept(method), ws, strict=True))
+    method.detach()
+    assert all(torch.equal(a, b) for a, b in zip(weights(model), ws, strict=True))
+
+
+def test_detaching_inside_sparse_weights_is_refused() -> None:
+    model, opt, method = attached()
+    for t in range(10):
+        step(model, opt, t)
+    ws = kept(method)
+    with pytest.raises(RuntimeError, match="detach after it"), method.sparse_weights():
+        method.detach()
+    method.detach()
+    assert all(torch.equal(a, b) for a, b in zip(weights(model), ws, strict=True))
+
+
 def test_an_average_of_the_model_averages_v() -> None:
     model, opt, method = attached()
     average = AveragedModel(model)

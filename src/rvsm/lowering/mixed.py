@@ -49,6 +49,12 @@ class MixedProgram:
         self._steps = list(steps)
         self._image = tuple(x[:1].clone() for x in examples)  # to explain with
 
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        raise TypeError(
+            "this program cannot be copied or pickled, since parts of it run in PyTorch:"
+            f" {', '.join(self.outside)}; compile the network again where it is needed"
+        )
+
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
         captured = self._captured

@@ -150,6 +150,7 @@ class Method(Attachment):
 
         If the model held v, it holds w from now on.
         """
+        self._require_not_lent("detach")
         self._come_back()
         super().detach()
 

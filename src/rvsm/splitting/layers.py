@@ -169,8 +169,9 @@ class Layer:
         return _swap(w, self.convolution_groups) if self.transposed else w
 
     def _blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield corresponding views that cover tensors of one memory order."""
-        flat = [_flat(tensor) for tensor in tensors] if self.elementwise else [None]
+        """Yield corresponding views that cover the tensors; these themselves, if their memory orders differ."""
+        alike = self.elementwise and len({tensor.stride() for tensor in tensors}) == 1
+        flat = [_flat(tensor) for tensor in tensors] if alike else [None]
         if any(view is None for view in flat):
             yield tensors
         else:
