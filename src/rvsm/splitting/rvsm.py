@@ -33,7 +33,7 @@ class RVSM(Method):
 
     The pull is made on w before the optimizer's step, with the gradient already computed, and so acts outside momentum
     and adaptive scaling, as AdamW's weight decay does. Between two steps the model holds v. Where α < 1, the gradient
-    of a weight that u leaves out is limited to the largest in its layer of one that u keeps.
+    of a weight that u leaves out is limited so that no step lifts it by more than the threshold; see `temper`.
 
     Args:
         model: a module, or pairs of name and parameter.
@@ -154,8 +154,8 @@ class RVSM(Method):
     def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
         """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
         if self.alpha < 1:
-            for layer, _ in moving:
-                self._temper(layer)
+            for layer, lr in moving:
+                self.temper(layer, lr)
         for layer, lr in moving:
             if not self.decoupled:
                 require_dense_gradient(layer.name, layer.parameter.grad)
@@ -192,20 +192,22 @@ class RVSM(Method):
         """Return 1/β."""
         return 1 / self._beta(layer)
 
-    def _temper(self, layer: Layer) -> None:
-        """Let no weight that u leaves out have a larger gradient than the largest of those in use.
+    def temper(self, layer: Layer, lr: float) -> None:
+        """Limit the gradient of weights that u leaves out to t(1 − μ)/η, t the threshold and μ the momentum.
 
-        Where u has emptied a whole channel before a batch norm, the norm divides by √ε instead of a deviation, and
-        weights that have no part in the network get gradients hundreds of times as large as those that have. They
-        would leap far above every threshold, and a common ranking would give them the places of whole layers.
+        So no gradient lifts such a weight by more than the threshold. At rest none is as large: there it is β|w|(1 − μ)
+        with |w| ≤ t and ηβ < 1. But where u has emptied a whole channel before a batch norm, the norm divides by √ε
+        instead of a deviation, and weights that have no part in the network get gradients hundreds of times as large
+        as those that have. They would leap far above every threshold, and a common ranking would give them the places
+        of whole layers.
         """
         gradient = layer.parameter.grad
-        if layer.penalty is None or gradient is None or gradient.layout != torch.strided:
+        if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
             return
-        used = self.sparse(layer) != 0
-        largest = gradient.abs().masked_fill_(~used, 0).amax()
-        if bool(used.any() & (gradient.abs().amax() > largest)):  # an empty layer has nothing to compare with
-            gradient.copy_(torch.where(used, gradient, gradient.clamp(-largest, largest)))
+        momentum = float(self.group(layer).get("momentum", 0.0))
+        limit = layer.penalty.threshold(self.prox_step(layer)) * (1 - momentum) / lr * self.gradient_scale
+        unused = self.sparse(layer) == 0
+        gradient.copy_(torch.where(unused, gradient.clamp(-limit, limit), gradient))
 
     def _u_of_last_step(self, layer: Layer) -> Tensor:
         """Return the u that the step before left (the first step has its own), and leave the present one."""

@@ -4,6 +4,7 @@ from typing import Any
 
 from rvsm.penalties import Penalty
 from rvsm.splitting import RVSM
+from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named
 
 
@@ -24,6 +25,9 @@ class FallingRVSM(RVSM):
     def __init__(self, named: Named, penalty: Penalty, *, fall: int, **options: Any) -> None:
         super().__init__(named, penalty, gradient="u", **options)
         self.fall = fall
+
+    def temper(self, layer: Layer, lr: float) -> None:
+        """Limit nothing: there is no batch norm here, and the statements are about the gradient as it is."""
 
     @property
     def alpha(self) -> float:

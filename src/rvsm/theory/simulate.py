@@ -206,10 +206,11 @@ def _assemble(
     optimizer = SGD(groups, lr=1.0)
     first = settings[0]
     sparsifier: Method
-    if gradient == "moving":
-        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, overrides=overrides, fall=fall)
+    if gradient != "w":
+        falls = fall if gradient == "moving" else 0
+        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, overrides=overrides, fall=falls)
     elif method == "rvsm":
-        sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, gradient=gradient, overrides=overrides)
+        sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides)
     else:
         sparsifier = ADMM(named, first.penalty, rho=first.beta, overrides=overrides)
     return optimizer, sparsifier.attach(optimizer)
