@@ -46,7 +46,7 @@ def test_the_course_of_alpha() -> None:
 
 
 KEYS = ["u-limits", "u-descent", "u-rest", "u-beside-rvsm"]
-RVSM, l0_prox, runs = rvsm.RVSM, rvsm.L0.prox, sparse_gradient._ends
+l0_prox, runs = rvsm.L0.prox, sparse_gradient._ends
 
 
 @pytest.fixture
@@ -62,17 +62,12 @@ def test_a_tiny_study_gives_the_expected_verdicts(tiny: Sweep) -> None:
 
 
 MUTANTS = {
-    "the gradient at w": (
-        simulation,
-        "RVSM",
-        lambda *args, gradient, **more: RVSM(*args, gradient="w", **more),
-        ["u-limits", "u-descent", "u-rest"],
-    ),
+    "the gradient at w": (FallingRVSM, "alpha", property(lambda self: 1.0), ["u-limits", "u-descent", "u-rest"]),
     "the homotopy stops half-way": (FallingRVSM, "alpha", property(lambda self: 0.5), ["u-limits"]),
     "the homotopy runs backwards": (
         FallingRVSM,
         "alpha",
-        property(lambda self: min(1.0, self.step / self.fall)),
+        property(lambda self: min(1.0, self.step / self.fall) if self.fall else 0.0),
         ["u-limits", "u-beside-rvsm"],
     ),
     "l1 with hard thresholding": (

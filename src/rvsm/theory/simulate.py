@@ -208,7 +208,7 @@ def _assemble(
     sparsifier: Method
     if gradient != "w":
         falls = fall if gradient == "moving" else 0
-        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, overrides=overrides, fall=falls)
+        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides, fall=falls)
     elif method == "rvsm":
         sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides)
     else:
