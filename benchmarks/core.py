@@ -63,7 +63,7 @@ def on_the_ramp(method: Method) -> None:
     """Let a method with a target be in the middle of its ramp, between two evaluations of the threshold."""
     if method.budget is not None:
         method.step = round(0.25 * STEPS) + 1
-        method._set_thresholds(method.budget.cutoffs(method.held, method.budget.target(method.step)))
+        method.budget.set_thresholds(method.layers, method.budget.target(method.step))
 
 
 def whole_steps(repeats: int) -> tuple[dict[str, float], float]:
@@ -114,7 +114,7 @@ def hooks(repeats: int) -> dict[str, float]:
 
         actions[f"hook of {name}"] = hook
         if method.budget is not None:
-            actions["look of the budget"] = lambda m=method: m.budget.cutoffs(m.held, 0.9)  # type: ignore[misc]
+            actions["look of the budget"] = lambda m=method: m.budget.cutoffs(m.layers, 0.9)  # type: ignore[misc]
     with torch.no_grad():
         times = interleaved(actions, repeats)
     return {name: statistics.median(t) for name, t in times.items()}

@@ -40,7 +40,7 @@ def test_the_zeros_are_fixed_when_it_is_time_and_the_others_train_on() -> None:
     for before, after in pairwise(weights[13:]):
         assert torch.equal(after != 0, support)
         assert not torch.equal(after, before)
-    assert method.memory == {}
+    assert method.layers.memory == {}
     method.finalize()
     assert torch.equal(model.weight, weights[-1])
 
@@ -78,7 +78,7 @@ def test_a_rising_learning_rate_lowers_rho_and_keeps_the_shift() -> None:
         optimizer.param_groups[0]["lr"] = lr
         model.weight.grad = torch.zeros_like(model.weight)
         before = method.shifted(method.layers[0])
-        method.prepare(method.moving())
+        method.beta_changed(method.layers[0], method.layers[0].change_beta(method.layers[0].beta_at(lr)))
         torch.testing.assert_close(method.shifted(method.layers[0]), before)
         optimizer.step()
         rhos.append(method.layers[0].beta)

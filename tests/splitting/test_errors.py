@@ -85,10 +85,10 @@ CONSTRUCTION = {
         [("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0
     ),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
-    "retrain must be a share of the steps in [0, 1) but is 1": lambda m: rvsm.ADMM(m, L0, rho=1.0, retrain=1, steps=9),
+    "retrain must be a fraction of the steps in [0, 1) but is 1": lambda m: rvsm.ADMM(m, L0, rho=1.0, retrain=1, steps=9),
     "retrain needs steps": lambda m: rvsm.ADMM(m, L0, rho=1.0, retrain=0.3),
-    "interval must be a whole number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
-    "magnitude pruning needs sparsity=": rvsm.Magnitude,
+    "interval must be an integer number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
+    "Magnitude needs sparsity=": rvsm.Magnitude,
     "steps must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 2.5),
     "ramp and heal must be ≥ 0 and add up": lambda m: rvsm.Budget(0.5, 10, ramp=0.8, heal=0.3),
     "floor must be in [0, 1) but is 1": lambda m: rvsm.Budget(0.5, 10, floor=1),

@@ -266,7 +266,7 @@ def test_beta_follows_the_largest_learning_rate_so_far() -> None:
         opt.step()
         peaks = [max(peak, lr) for peak, lr in zip(peaks, rates, strict=True)]
         expected = [6 / 100 / peak if peak else None for peak in peaks]
-        assert [layer.beta for layer in sparsifier.held] == expected
+        assert [layer.beta for layer in sparsifier.layers] == expected
         thresholds.append([layer.threshold for layer in sparsifier.statistics().layers])
     # A look at every step of this short ramp would hide it: the weights have hardly moved between the last two.
     assert thresholds[-1] == pytest.approx(thresholds[-2], rel=0.3)

@@ -319,7 +319,7 @@ def test_loading_the_optimizers_state_while_attached() -> None:
     for group in saved["param_groups"]:
         group["lr"] = 0.01
     optimizer.load_state_dict(saved)
-    assert method.learning_rate(method.held[0]) == 0.01
+    assert method.optimizer_options(method.layers[0])["lr"] == 0.01
 
 
 def test_what_is_frozen_later_or_never_used_is_left_alone_and_not_counted() -> None:

@@ -150,12 +150,12 @@ def test_w_is_overwritten_and_momentum_restarts_at_the_end_of_an_epoch_and_only_
 
 def test_multipliers_restart_with_each_epoch() -> None:
     model, optimizer, method = trained("admm", EPOCH_STEPS - 1)
-    assert all(method.memory["z"][layer.name].abs().sum() > 0 for layer in method.layers)
+    assert all(method.layers.memory["z"][layer.name].abs().sum() > 0 for layer in method.layers)
     step(model, optimizer, EPOCH_STEPS - 1)
-    assert method.memory == {}
+    assert method.layers.memory == {}
     step(model, optimizer, EPOCH_STEPS)
     for layer in method.layers:
-        u, z = (method.memory[kind][layer.name] for kind in ("u", "z"))
+        u, z = (method.layers.memory[kind][layer.name] for kind in ("u", "z"))
         torch.testing.assert_close(z, RHO * (layer.w - u))
 
 

@@ -157,7 +157,7 @@ def test_with_the_gradient_at_w_the_proofs_order_keeps_no_tensor() -> None:
     printed = rvsm.RVSM(model, rvsm.L0(lam=1e-3), beta=0.1, order="printed").attach(optimizer)
     optimizer.step()
     assert bytes_of_tensors() == before + 200 * 300 * 4  # the count sees what is there to be seen
-    assert printed.memory["u"]["weight"].numel() == 200 * 300
+    assert printed.layers.memory["u"]["weight"].numel() == 200 * 300
 
 
 def test_a_moving_gradient_keeps_one_copy_of_the_weights_until_they_heal() -> None:
@@ -204,7 +204,7 @@ def test_a_state_that_is_loaded_before_the_model_changes_its_type(kind: str) -> 
     again.attach(other)
     model(torch.randn(4, 1, 6, 6, dtype=torch.float64)).sum().backward()
     other.step()
-    assert {v.dtype for kept in again.memory.values() for v in kept.values()} == {torch.float64}
+    assert {v.dtype for kept in again.layers.memory.values() for v in kept.values()} == {torch.float64}
 
 
 def test_a_state_of_any_phase_may_follow_one_of_another() -> None:

@@ -15,7 +15,8 @@ from rvsm.integrations.extras import needed_by
 from rvsm.metrics import zeros
 from rvsm.modes import modes_kept
 from rvsm.splitting import Method
-from rvsm.splitting.naming import unwrap
+from rvsm.splitting.modules import unwrap
+from rvsm.splitting.naming import look_up
 
 WEIGHTS, PACKED, CARD = "model.safetensors", "model.rvsm", "README.md"
 
@@ -73,8 +74,9 @@ def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
     elif sparsifier.awaits_steps():
         raise ValueError("the sparsifier is not finalized, so the model is not sparse yet; call finalize() first")
     else:
-        chosen = list(sparsifier.look_up().values())
-        if foreign := [name for name, w in sparsifier.look_up().items() if id(w) not in names]:
+        present = look_up(sparsifier.model, sparsifier.layers)
+        chosen = list(present.values())
+        if foreign := [name for name, w in present.items() if id(w) not in names]:
             raise ValueError(f"the sparsifier acts on another model: {foreign[0]!r} is not a weight of this one")
     if not any(zeros(w.detach()) for w in chosen):
         raise ValueError("the model has no zeros; call finalize() on its sparsifier before saving it")

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from rvsm.integrations.recipe import Recipe
 from rvsm.splitting import Method
-from rvsm.splitting.naming import unwrap
+from rvsm.splitting.modules import unwrap
 from rvsm.splitting.recalibrate import Batches
 
 

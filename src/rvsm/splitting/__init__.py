@@ -6,9 +6,9 @@ To add one, write a file with a subclass of `Method` and add a line to `METHODS`
 from rvsm.splitting.acdc import ACDC
 from rvsm.splitting.admm import ADMM
 from rvsm.splitting.attachment import release
-from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.magnitude import Magnitude
+from rvsm.splitting.method import Method
 from rvsm.splitting.proxsgd import ProxSGD
 from rvsm.splitting.published import PublishedADMM, PublishedRVSM
 from rvsm.splitting.recalibrate import recalibrate

@@ -1,82 +1,43 @@
-"""Weights of a model, and the optimizer whose steps a method follows."""
+"""The tie between a method and the optimizer whose steps it follows."""
 
 import gc
-import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
-from weakref import ReferenceType, WeakKeyDictionary, WeakSet, ref
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet, ref
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rvsm.splitting.hooks import StepHooks, innermost, require_usable
-from rvsm.splitting.layers import Layer, require_trainable
-from rvsm.splitting.naming import Named, parameters_of, select, unwrap
-from rvsm.splitting.support import let_go
-from rvsm.splitting.untouched import warn_of_untouched
-from rvsm.splitting.watch import Watch
+from rvsm.splitting.hooks import StepHooks, Watch, innermost, require_usable
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import Named, look_up, parameters_of
+from rvsm.splitting.notices import warn
+from rvsm.splitting.support import is_held, let_go
+from rvsm.splitting.tensors import require_trainable
 
-_attached: "WeakKeyDictionary[Optimizer, WeakSet[Attachment]]" = WeakKeyDictionary()
+if TYPE_CHECKING:
+    from rvsm.splitting.method import Method
+
+_attached: "WeakKeyDictionary[Optimizer, WeakSet[Method]]" = WeakKeyDictionary()
 
 
-class Attachment(ABC):
-    """Acts on chosen weights around each step of an optimizer.
+class Attachment:
+    """Calls a method's ``before`` and ``after`` around each step of an optimizer, until it is removed.
 
-    Names are fixed at construction, tensors are looked up when attaching, and learning rates are read at each step.
+    Names are fixed when a method is constructed, tensors are looked up here, and the optimizer's options are read at
+    each step. Everything that can be refused is refused before anything changes.
 
-    Attributes:
-        layers: all selected weights.
-        held: those of them that the optimizer trains.
+    Args:
+        method: what acts at the steps.
+        optimizer: the one that moves the weights, or one that wraps it.
+        holds_zeros: whether the method holds zeros of the weights itself; if it does not, nobody else may.
 
     """
 
-    name: ClassVar[str]
-
-    def __init__(self, model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> None:
-        self._given = model if isinstance(model, nn.Module) else None
-        self._model = None if self._given is None else unwrap(self._given)
-        unwanted = exclude if exclude is None or isinstance(exclude, str) else list(exclude)
-        self.layers = select(model, include, unwanted)
-        if self._model is not None and include is None:
-            warn_of_untouched(self._model, self.layers, unwanted or ())
-        self.held: list[Layer] = []
-        self._optimizer: Optimizer | None = None
-        self._last_optimizer: ReferenceType[Optimizer] | None = None  # its momentum outlives detach()
-        self._hooks: StepHooks | None = None
-        self._types: dict[str, tuple[Tensor, torch.dtype]] = {}  # of the parameters, when they were attached
-
-    @abstractmethod
-    def check(self, layers: Sequence[Layer]) -> None:
-        """Raise if these layers cannot be acted on; nothing has been attached yet."""
-
-    @abstractmethod
-    def begin(self, optimizer: Optimizer, *, another: bool) -> None:
-        """Take up the work where it is, now that there are weights; it may have been with another optimizer."""
-
-    @abstractmethod
-    def awaits_steps(self) -> bool:
-        """Return whether there is something left to do at the optimizer's steps."""
-
-    @abstractmethod
-    def before(self, optimizer: Optimizer) -> None:
-        """Act when the gradients are there."""
-
-    @abstractmethod
-    def after(self, optimizer: Optimizer) -> None:
-        """Act when the step is done."""
-
-    def attach(self, optimizer: Optimizer) -> Self:
-        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are.
-
-        Of an optimizer that wraps another (Accelerate's, SAM) the steps of the one inside are followed.
-        """
-        if self._optimizer is not None:
-            raise RuntimeError("already attached to an optimizer; call detach() first")
+    def __init__(self, method: "Method", optimizer: Optimizer, *, holds_zeros: bool) -> None:
         optimizer = innermost(optimizer)
         require_usable(optimizer)
-        tensors = self.look_up()
+        tensors = look_up(method.model, method.layers)
         group_of = {id(p): i for i, group in enumerate(optimizer.param_groups) for p in group["params"]}
         groups = {name: group_of[id(w)] for name, w in tensors.items() if id(w) in group_of and w.requires_grad}
         if not groups:
@@ -86,88 +47,50 @@ class Attachment(ABC):
         for name in groups:
             require_trainable(name, tensors[name])
         _require_alone({name: tensors[name] for name in groups})
-        self.check([layer.at(tensors[layer.name]) for layer in self.layers if layer.name in groups])
+        if not holds_zeros:
+            _require_free({name: tensors[name] for name in groups})
+        if method.budget is not None:
+            method.budget.check([layer.at(tensors[layer.name]) for layer in method.layers if layer.name in groups])
         if left_out := [name for name in tensors if name not in groups]:
-            warnings.warn(
+            warn(
                 f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay as they are:"
-                f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}",
-                stacklevel=2,
+                f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}"
             )
-        for layer in self.layers:
+        for layer in method.layers:
             layer.parameter, layer.param_group = tensors[layer.name], groups.get(layer.name)
-        self.held = [layer for layer in self.layers if layer.param_group is not None]
-        self._types = {layer.name: (tensors[layer.name], tensors[layer.name].dtype) for layer in self.held}
-        another = self._last_optimizer is not None and self._last_optimizer() is not optimizer
-        self._optimizer, self._last_optimizer = optimizer, ref(optimizer)
-        smallest = min(self._types, key=lambda name: tensors[name].numel())
-        watch = Watch(smallest, tensors[smallest], type(optimizer).__name__, self.awaits_steps)
-        self._hooks = StepHooks(optimizer, self.before, self.after, watch)
-        _attached.setdefault(optimizer, WeakSet()).add(self)
-        self.begin(optimizer, another=another)
-        return self
-
-    def detach(self) -> None:
-        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay."""
-        if self._hooks is not None:
-            self._hooks.remove()
-        if self._optimizer is not None:
-            _attached[self._optimizer].discard(self)
-        self._hooks = self._optimizer = None
-
-    @abstractmethod
-    def release(self) -> None:
-        """Detach, and let go of all that is held."""
+            layer.dtype = layer.parameter.dtype
+        smallest = min(method.layers.attached, key=lambda layer: layer.parameter.numel())
+        watch = Watch(smallest.name, smallest.parameter, type(optimizer).__name__, method.awaits_steps)
+        self._hooks = StepHooks(optimizer, method.before, method.after, watch)
+        self._method, self._last = ref(method), ref(optimizer)
+        self._optimizer: Optimizer | None = optimizer  # until it is removed
+        _attached.setdefault(optimizer, WeakSet()).add(method)
 
     @property
-    def acting(self) -> list[Layer]:
-        """The held layers that have had a gradient and are not frozen now; before the first step, all that may have."""
-        free = [layer for layer in self.held if layer.parameter.requires_grad]
-        return [layer for layer in free if layer.trained] or free
+    def is_on(self) -> bool:
+        """Whether it has not been removed."""
+        return self._optimizer is not None
 
-    def moving(self) -> list[tuple[Layer, float]]:
-        """Return the layers that have a gradient, as optimizers do, with the learning rate of each."""
-        return [(layer, self.learning_rate(layer)) for layer in self.held if layer.parameter.grad is not None]
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The optimizer that moves the weights, or did: its momentum outlives the attachment, if somebody keeps it."""
+        return self._last()
 
-    def require_types(self) -> None:
-        """Raise if parameters have changed their type since they were attached, as ``model.half()`` makes them do."""
-        for name, (w, kind) in self._types.items():
-            if w.dtype != kind:
-                was, now = (str(each).removeprefix("torch.") for each in (kind, w.dtype))
-                raise RuntimeError(
-                    f"{name!r} was {was} when the method was attached and is {now} now; convert the model back, or"
-                    " before attaching; for speed use torch.autocast, and convert the finalized network"
-                )
+    def remove(self) -> None:
+        """Stop calling."""
+        self._hooks.remove()
+        if self._optimizer is not None and (method := self._method()) is not None:
+            _attached[self._optimizer].discard(method)
+        self._optimizer = None
 
-    def learning_rate(self, layer: Layer) -> float:
-        """Return the present learning rate of a layer, 0 if it has none."""
-        return float(self.group(layer).get("lr", 0.0))
+    def options(self, layer: Layer) -> Mapping[str, Any]:
+        """Return the optimizer's options for a layer; none if it has no part in it, or no longer.
 
-    def group(self, layer: Layer) -> Mapping[str, Any]:
-        """Return the optimizer's options for a layer, none if it has no part in it."""
+        Groups are known by their index, since ``load_state_dict`` replaces the objects.
+        """
         if self._optimizer is None or layer.param_group is None:
             return {}
         return self._optimizer.param_groups[layer.param_group]
-
-    def look_up(self) -> dict[str, Tensor]:
-        """Return the present tensors by name: a wrapper or a loaded checkpoint may have replaced them."""
-        if self._model is None:
-            return {layer.name: layer.parameter for layer in self.layers}
-        parameters = parameters_of(self._model)
-        for layer in self.layers:
-            if layer.name not in parameters:
-                raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
-            if (shape := parameters[layer.name].shape) != layer.parameter.shape:
-                raise ValueError(
-                    f"{layer.name!r} had the shape {list(layer.parameter.shape)} and now has {list(shape)}; release()"
-                    " this method and construct another for the model as it is"
-                )
-        return {layer.name: parameters[layer.name] for layer in self.layers}
-
-    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
-        raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
-            " another for the copied model, and carry the state over by state_dict()"
-        )
 
 
 def release(model: nn.Module | Named) -> None:
@@ -182,11 +105,11 @@ def release(model: nn.Module | Named) -> None:
     let_go(tensors)
 
 
-def _acting_on(tensors: Iterable[Tensor]) -> list[Attachment]:
+def _acting_on(tensors: Iterable[Tensor]) -> "list[Method]":
     """Return the methods that act on one of the tensors, through whichever optimizer."""
     wanted = {id(w) for w in tensors}
     attached = [method for methods in _attached.values() for method in methods]
-    return [method for method in attached if any(id(layer.parameter) in wanted for layer in method.held)]
+    return [method for method in attached if any(id(layer.parameter) in wanted for layer in method.layers.attached)]
 
 
 def _require_alone(tensors: Mapping[str, Tensor]) -> None:
@@ -195,9 +118,19 @@ def _require_alone(tensors: Mapping[str, Tensor]) -> None:
         return
     gc.collect()  # a method that went out of scope lives on until then, in a circle with its optimizer
     for other in _acting_on(tensors.values()):
-        acted_on = {id(layer.parameter) for layer in other.held}
+        acted_on = {id(layer.parameter) for layer in other.layers.attached}
         shared = [name for name, w in tensors.items() if id(w) in acted_on]
         raise RuntimeError(
             f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, call"
             " rvsm.release(model), or give the two methods different layers with include=[...]"
         )
+
+
+def _require_free(tensors: Mapping[str, Tensor]) -> None:
+    """Raise if somebody holds zeros of one of the tensors."""
+    for name, w in tensors.items():
+        if is_held(w):
+            raise RuntimeError(
+                f"zeros of {name!r} are held by an earlier method or by keep_zeros; before attaching another, call"
+                " release() on the method, remove() on what keep_zeros returned, or rvsm.release(model)"
+            )

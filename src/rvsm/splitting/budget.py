@@ -108,9 +108,18 @@ class Budget:
         """Return whether this is the step at which a training is a tenth longer than the budget was told."""
         return step == self.steps + max(self.steps // 10, 1)
 
+    def has_settled(self, step: int) -> bool:
+        """Return whether zeros that are fixed are those of the target, with which the others have trained since."""
+        return step > self.ramp_steps
+
+    def set_thresholds(self, layers: Sequence[Layer], target: float) -> None:
+        """Give each layer the λ for which the fraction ``target`` of all is zero."""
+        for layer, threshold in zip(layers, self.cutoffs(layers, target), strict=True):
+            layer.threshold = threshold
+
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
-        """Return the threshold of each layer for which the share ``target`` of all is zero."""
-        candidates = self._candidates(layers)
+        """Return the threshold of each layer for which the fraction ``target`` of all is zero."""
+        candidates = self._candidates(layers, _magnitudes(layers))
         counts, common = self._counts(layers, candidates, target)
         wanted = [common if layer.sparsity is None else None for layer in layers]
         return [
@@ -120,15 +129,16 @@ class Budget:
 
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
         """Return a mask of the weights of each layer that are to be zero, counted exactly."""
-        counts, _ = self._counts(layers, self._candidates(layers), target)
+        magnitudes = _magnitudes(layers)
+        counts, _ = self._counts(layers, self._candidates(layers, magnitudes), target)
         return {
-            layer.name: layer.spread(smallest(layer.magnitudes(layer.w.detach()), count))
-            for layer, count in zip(layers, counts, strict=True)
+            layer.name: layer.spread(smallest(m, count))
+            for layer, m, count in zip(layers, magnitudes, counts, strict=True)
         }
 
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if the target cannot be met while each layer keeps its floor."""
-        candidates = self._candidates(layers)
+        candidates = self._candidates(layers, _magnitudes(layers))
         floor = "the default floor" if self.floor is None else f"floor={self.floor}"
         pairs = list(zip(layers, candidates, strict=True))
         # The tightest layer first: what the error says is feasible then is so for all.
@@ -175,9 +185,8 @@ class Budget:
                 counts[i] = count
         return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
 
-    def _candidates(self, layers: Sequence[Layer]) -> list[Candidates]:
+    def _candidates(self, layers: Sequence[Layer], magnitudes: Sequence[Tensor]) -> list[Candidates]:
         """Return the groups of each layer by magnitude, with their cost, and how many may go."""
-        magnitudes = [layer.magnitudes(layer.w.detach()) for layer in layers]
         floors = self._floors(layers, [m.numel() for m in magnitudes])
         found = []
         for layer, m, kept in zip(layers, magnitudes, floors, strict=True):
@@ -214,6 +223,11 @@ class Budget:
         """Return what magnitudes of a layer are divided by before they are compared with those of others."""
         deviation = (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
         return deviation * sqrt(self._cost(layer))
+
+
+def _magnitudes(layers: Sequence[Layer]) -> list[Tensor]:
+    """Return the magnitudes of all groups: the one place where a target reads weights."""
+    return [layer.magnitudes(layer.w.detach()) for layer in layers]
 
 
 def require_share(sparsity: float, of: str = "") -> float:

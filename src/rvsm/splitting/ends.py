@@ -20,8 +20,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from rvsm.modes import modes_kept
-from rvsm.splitting.layers import Layer
-from rvsm.splitting.naming import weight_names
+from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.modules import weight_names
+from rvsm.splitting.notices import warn
 from rvsm.splitting.recalibrate import random_state_kept
 
 Example = Tensor | tuple[Any, ...]
@@ -45,14 +46,14 @@ class Ends:
     exact: bool
 
 
-def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input: Example | None) -> list[Layer]:
+def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input: Example | None) -> Layers:
     """Return the layers without those whose groups are outputs or inputs of the network, and warn that they are left.
 
     A layer stays if it was named: in ``include``, in an override of its groups, or in pairs of name and parameter.
     """
     grouped = [layer for layer in layers if not layer.elementwise and not layer.named]
     if model is None or not grouped:
-        return list(layers)
+        return Layers(layers)
     ends = find_ends(model, example_input)
     outputs = [layer.name for layer in grouped if id(layer.parameter) in ends.last and layer.removes_whole("output")]
     inputs = [layer.name for layer in grouped if id(layer.parameter) in ends.first and layer.removes_whole("input")]
@@ -60,13 +61,12 @@ def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input
         if names:
             listed = ", ".join(map(repr, names))
             by = "" if ends.exact else ", as far as the order of registration tells"
-            warnings.warn(
+            warn(
                 f"the groups of {listed} are {side} of the network{by}, and the network needs all of them; the layer"
                 f" stays dense and does not count. To say so yourself, write exclude=[{listed}]; to remove them all the"
-                f" same, name the layer in include=[...] or write overrides={{{names[0]!r}: {{'groups': ...}}}}",
-                stacklevel=4,
+                f" same, name the layer in include=[...] or write overrides={{{names[0]!r}: {{'groups': ...}}}}"
             )
-    left = [layer for layer in layers if layer.name not in {*outputs, *inputs}]
+    left = Layers(layer for layer in layers if layer.name not in {*outputs, *inputs})
     if not left:
         raise ValueError(
             "found no groups to remove: those of all weights are outputs or inputs of the network; name the layers"

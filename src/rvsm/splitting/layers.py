@@ -1,6 +1,6 @@
-"""A sparsified tensor, and what is known of it."""
+"""A sparsified tensor and what is known about it; and the list of all of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -28,9 +28,12 @@ class Layer:
         penalty: the penalty with its present λ; None means that nothing is penalised now.
         template: the penalty as the user gave it, from which a budget makes the present one.
         beta: the relaxation β (ρ for ADMM); None until it is known.
+        rate: ηβ at the largest learning rate η, where β follows from a total pull; None where β is given.
         sparsity: a target of its own, if it has one.
         multiplications: how often each weight is multiplied per example.
+        memory: what a method keeps between steps, by kind.
         param_group: the index of the optimizer's parameter group; None if the optimizer does not train it.
+        dtype: the type of the parameter when it was attached.
         trained: whether it has had a gradient; what never has one is not counted in a budget.
         convolution_groups: the number g of groups of a convolution.
         transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
@@ -44,9 +47,12 @@ class Layer:
     penalty: Penalty | None = None
     template: Penalty | None = None
     beta: float | None = None
+    rate: float | None = None
     sparsity: float | None = None
     multiplications: float = 1.0
+    memory: dict[str, Tensor] = field(default_factory=dict)
     param_group: int | None = None
+    dtype: torch.dtype | None = None
     trained: bool = False
     convolution_groups: int = 1
     transposed: bool = False
@@ -64,6 +70,56 @@ class Layer:
         return self._kept if self._away and self._kept is not None else self.parameter
 
     @property
+    def attached(self) -> bool:
+        """Whether an optimizer trains it."""
+        return self.param_group is not None
+
+    @property
+    def prox_step(self) -> float:
+        """The step 1/β for the proximal operator; 1 while β is unknown, for nothing is pulled then and any will do."""
+        return 1 / (self.beta or 1.0)
+
+    @property
+    def threshold(self) -> float:
+        """The magnitude up to which weights are zero in u; 0 where nothing is penalised."""
+        return 0.0 if self.penalty is None else self.penalty.threshold(self.prox_step)
+
+    @threshold.setter
+    def threshold(self, t: float) -> None:
+        """Let λ follow; a threshold of zero penalises nothing."""
+        if self.template is not None:
+            self.penalty = self.template.with_threshold(t, self.prox_step) if t > 0 else None
+
+    def pull(self, lr: float) -> float:
+        """Return ηβ, the fraction of its way to u that w is moved in a step; 0 while β is unknown."""
+        return lr * (self.beta or 0.0)
+
+    def beta_at(self, lr: float) -> float | None:
+        """Return β for a learning rate: the given one, or rate/η₀ for the largest learning rate η₀ so far.
+
+        So ηβ is at most ``rate``, the total pull divided by the number of steps, whatever the schedule.
+
+        >>> layer = Layer("w", torch.ones(2), rate=0.1)
+        >>> layer.beta_at(0.0), layer.beta_at(0.5)
+        (None, 0.2)
+        >>> layer.beta = 0.2
+        >>> layer.beta_at(0.25), layer.beta_at(1.0)
+        (0.2, 0.1)
+        """
+        if self.rate is None or lr <= 0:
+            return self.beta
+        return self.rate / lr if self.beta is None else min(self.beta, self.rate / lr)
+
+    def change_beta(self, beta: float | None) -> float:
+        """Change β, keep the threshold, and return the factor by which β has changed; λ follows."""
+        penalty, before = self.penalty, self.beta or 1.0
+        t = self.threshold
+        self.beta = beta
+        if penalty is not None:
+            self.penalty = penalty.with_threshold(t, self.prox_step)
+        return (beta or 1.0) / before
+
+    @property
     def away(self) -> Tensor | None:
         """W, if the parameter holds v."""
         return self._kept if self._away else None
@@ -73,29 +129,35 @@ class Layer:
         self._away = w is not None
         self._kept = None if w is None else torch.empty_like(self.parameter, requires_grad=False).copy_(w)
 
-    def set_out(self, point: Callable[[Tensor], Tensor]) -> None:
-        """Put v = point(w) into the parameter, and keep w beside it."""
+    def v(self, w: Tensor, alpha: float) -> Tensor:
+        """Return v = u + α(w − u) at w, or at one of its blocks."""
+        return torch.lerp(self.prox(w), w, alpha)
+
+    def set_out(self, alpha: float) -> None:
+        """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
             self._kept = torch.empty_like(self.parameter, requires_grad=False)
         self._away = True  # first: stopped from here on, w is found where it still is, in the parameter
         for v, w in self._blocks(self.parameter.detach(), self._kept):
             w.copy_(v)
-            v.copy_(point(w))
+            v.copy_(self.v(w, alpha))
 
-    def look_back(self, point: Callable[[Tensor], Tensor]) -> None:
-        """Take over what others have written into the parameter since it got v = point(w): that is w now.
+    def look_back(self, alpha: float) -> None:
+        """Take over what others have written into the parameter since it got v: that is w now.
 
         A loaded checkpoint, a clamp or a swapped average is such a case. Rounding is not: v may have been computed on
         another machine, before a checkpoint was loaded.
         """
         if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
             for found, w in self._blocks(self.parameter.detach(), self._kept):
-                if not torch.equal(v := point(w), found):
+                if not torch.equal(v := self.v(w, alpha), found):
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
 
-    def come_back(self, point: Callable[[Tensor], Tensor]) -> None:
-        """Put w back into the parameter."""
-        self.look_back(point)
+    def come_back(self, alpha: float) -> None:
+        """Put w back into the parameter; if it has been frozen meanwhile, it stays as it was frozen."""
+        if not self.parameter.requires_grad:
+            self.away = None
+        self.look_back(alpha)
         if self._away and self._kept is not None:
             self.parameter.detach().copy_(self._kept)
             self._away = False
@@ -105,11 +167,15 @@ class Layer:
         """Whether each weight stands for itself."""
         return isinstance(self.groups, Element)
 
-    def prox(self, w: Tensor, step: float) -> Tensor:
-        """Return the proximal operator of this layer's penalty and groups at ``w``, or at one of its blocks."""
+    def prox(self, w: Tensor, step: float | None = None) -> Tensor:
+        """Return the proximal operator of this layer's penalty and groups at ``w``, or at one of its blocks.
+
+        The step is 1/β unless another is given.
+        """
         if self.penalty is None:
             return w.clone()
-        return self._restored(Grouped(self.penalty, self.groups).prox(self._oriented(w), step))
+        grouped = Grouped(self.penalty, self.groups)
+        return self._restored(grouped.prox(self._oriented(w), self.prox_step if step is None else step))
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield views that cover w, small enough to stay in the cache; w as a whole if its weights are grouped."""
@@ -194,6 +260,42 @@ def _flat(w: Tensor) -> Tensor | None:
     return ordered.view(-1) if ordered.is_contiguous() else None
 
 
+class Layers(list[Layer]):
+    """All layers of a method, in one list.
+
+    >>> layers = Layers([Layer("a", torch.ones(2, requires_grad=True), param_group=0), Layer("b", torch.ones(2))])
+    >>> [layer.name for layer in layers.attached]
+    ['a']
+    """
+
+    @property
+    def attached(self) -> list[Layer]:
+        """Those that an optimizer trains."""
+        return [layer for layer in self if layer.attached]
+
+    @property
+    def active(self) -> list[Layer]:
+        """Those that a target counts: attached, not frozen now, and once one has had a gradient, only such."""
+        free = [layer for layer in self.attached if layer.parameter.requires_grad]
+        return [layer for layer in free if layer.trained] or free
+
+    @property
+    def memory(self) -> dict[str, dict[str, Tensor]]:
+        """What a method keeps between steps, by kind and by the name of a layer."""
+        kinds = dict.fromkeys(kind for layer in self for kind in layer.memory)
+        return {kind: {layer.name: layer.memory[kind] for layer in self if kind in layer.memory} for kind in kinds}
+
+    def require_types(self) -> None:
+        """Raise if parameters have changed their type since they were attached, as ``model.half()`` makes them do."""
+        for layer in self.attached:
+            if layer.dtype is not None and layer.parameter.dtype != layer.dtype:
+                was, now = (str(each).removeprefix("torch.") for each in (layer.dtype, layer.parameter.dtype))
+                raise RuntimeError(
+                    f"{layer.name!r} was {was} when the method was attached and is {now} now; convert the model back,"
+                    " or before attaching; for speed use torch.autocast, and convert the finalized network"
+                )
+
+
 def require_finite(layer: Layer) -> None:
     """Raise if a layer holds NaN or infinity."""
     if not torch.isfinite(layer.w.detach().abs().max()):
@@ -203,42 +305,11 @@ def require_finite(layer: Layer) -> None:
         )
 
 
-def require_whole(name: str, w: Tensor) -> None:
-    """Raise for shards: a DTensor, or what FullyShardedDataParallel makes of a parameter, which it marks."""
-    if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
-        kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
+def require_no_overshoot(layer: Layer, lr: float) -> None:
+    """Raise if one step of the pull would carry w past u."""
+    if layer.pull(lr) >= 1:
         raise ValueError(
-            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles"
-            " of all; train with DistributedDataParallel instead of FSDP"
-        )
-
-
-def require_values(name: str, w: Tensor) -> None:
-    """Raise for a tensor that has a shape but no values."""
-    if w.is_meta:
-        raise ValueError(
-            f"{name!r} is on the device 'meta' and has no values; move the model to a device with"
-            " model.to_empty(device='cpu') and load its weights before sparsifying it"
-        )
-
-
-def require_dense_gradient(name: str, gradient: Tensor | None) -> None:
-    """Raise if a pull, which is of all weights, cannot be added to a gradient of a few."""
-    if gradient is not None and gradient.layout != torch.strided:
-        raise ValueError(
-            f"{name!r} has a sparse gradient, to which decoupled=False cannot add the pull of all its weights; leave"
-            " the pull decoupled, or make the embedding with sparse=False"
-        )
-
-
-def require_trainable(name: str, w: Tensor) -> None:
-    """Raise for tensors that cannot be pulled: shards, shapes without values, and types too short for small steps."""
-    require_whole(name, w)
-    require_values(name, w)
-    if w.is_complex():
-        raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
-    if w.dtype not in (torch.float32, torch.float64):
-        raise ValueError(
-            f"{name!r} is {str(w.dtype).removeprefix('torch.')}, in which a pull of less than one part in 128 is"
-            " rounded away and the weight never moves; keep the weights in float32 and use torch.autocast for speed"
+            f"learning rate × β must be < 1 but is {lr:.4g} × {layer.beta:.4g} = {layer.pull(lr):.4g} for"
+            f" {layer.name!r}: the pull would carry the weights past their sparse copy; lower the learning rate or β"
+            " (ρ of ADMM)"
         )

@@ -1,35 +1,22 @@
 """Which parameters a user means."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from inspect import getattr_static
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
-from torch.optim.swa_utils import AveragedModel
 
 from rvsm.metrics import is_transposed_linear
-from rvsm.splitting.computed import require_no_directions, warn_of_computed
-from rvsm.splitting.layers import Layer, require_values, require_whole
+from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.modules import computes_weights, require_no_directions, unwrap, warn_of_computed, weight_names
+from rvsm.splitting.notices import warn
+from rvsm.splitting.tensors import require_values, require_whole
 
 Named = Iterable[tuple[str, Tensor]]
 """Pairs of a name and a parameter."""
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
-    *_, innermost = inside(model)
-    return innermost
-
-
-def inside(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield a module, and what is inside it as long as it is such a wrapper."""
-    yield model
-    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-        yield from inside(inner)
-    elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
-        yield from inside(model.module)
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
@@ -43,7 +30,7 @@ def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
     return parameters
 
 
-def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> list[Layer]:
+def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> Layers:
     """Return the tensors to sparsify.
 
     From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases
@@ -94,10 +81,54 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
             f"found no weights to sparsify: expected some of {_KINDS} among {_sample(parameters)};"
             " name the parameters with include=[...]"
         )
-    return list(layers.values())
+    return Layers(layers.values())
 
 
-def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
+def look_up(model: nn.Module | Named, layers: Sequence[Layer]) -> dict[str, Tensor]:
+    """Return the present tensors of layers by name: a wrapper or a loaded checkpoint may have replaced them."""
+    if not isinstance(model, nn.Module):
+        return {layer.name: layer.parameter for layer in layers}
+    parameters = parameters_of(model)
+    for layer in layers:
+        if layer.name not in parameters:
+            raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
+        if (shape := parameters[layer.name].shape) != layer.parameter.shape:
+            raise ValueError(
+                f"{layer.name!r} had the shape {list(layer.parameter.shape)} and now has {list(shape)}; release()"
+                " this method and construct another for the model as it is"
+            )
+    return {layer.name: parameters[layer.name] for layer in layers}
+
+
+def warn_of_untouched(model: nn.Module, layers: Sequence[Layer], exclude: Iterable[str]) -> None:
+    """Warn if the selected layers are less than half of a model's matrices, and name the types of the others.
+
+    A matrix is a parameter of two dimensions or more. What the user has excluded does not count, nor do the parts of
+    computed weights, which have their own warning.
+    """
+    unwanted = list(exclude)
+    selected = {id(layer.parameter) for layer in layers}
+    seen: set[int] = set()
+    touched, others = 0, Counter[str]()
+    for prefix, module in model.named_modules():
+        for name, w in module.named_parameters(prefix, recurse=False):
+            if w.dim() < 2 or id(w) in seen or any(fnmatchcase(name, pattern) for pattern in unwanted):
+                continue
+            seen.add(id(w))
+            if id(w) in selected:
+                touched += w.numel()
+            elif not computes_weights(module):
+                others[type(module).__name__] += w.numel()
+    if others.total() > touched:
+        listed = ", ".join(f"{kind} ({count:,})" for kind, count in others.most_common(5))
+        warn(
+            f"only {touched / (touched + others.total()):.0%} of the model's {touched + others.total():,} weights in"
+            f" matrices are sparsified; the others stay dense, as they belong to modules of the types {listed}. Name"
+            " them with include=[...], or leave them out with exclude=[...] if that is meant"
+        )
+
+
+def matches(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, pattern) for each pattern, in order, and each name that it matches; a pattern must match one."""
     known = list(names)
     for pattern in patterns:
@@ -108,19 +139,6 @@ def match(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, 
 
 
 _KINDS = "convolutions, linear or recurrent layers or attention projections"
-
-
-def weight_names(module: nn.Module) -> list[str]:
-    """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
-    if isinstance(module, _ConvNd | nn.Linear) or is_transposed_linear(module):
-        return ["weight"]
-    if isinstance(module, nn.MultiheadAttention):
-        return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
-    if isinstance(module, nn.RNNBase):  # from input and hidden, and the projection; of each layer and direction
-        return [name for name in module._flat_weights_names if name.startswith("weight")]
-    if isinstance(module, nn.RNNCellBase):
-        return ["weight_ih", "weight_hh"]
-    return []
 
 
 def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

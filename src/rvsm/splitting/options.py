@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor, nn
+
 from rvsm.groups import GROUPS, Grouping
+from rvsm.metrics import multiplications
 from rvsm.penalties import PENALTIES, Penalty
+from rvsm.penalties.base import require_positive
 from rvsm.splitting.budget import Budget, require_share
 from rvsm.splitting.layers import Layer
-from rvsm.splitting.naming import match
+from rvsm.splitting.naming import matches
 
 Overrides = Mapping[str, Mapping[str, Any]]
 """Options of single layers: a shell pattern on parameter names → the options that the method knows."""
@@ -25,6 +29,8 @@ def as_penalty(penalty: Penalty | str, *, named: bool) -> Penalty:
             example = f"{PENALTIES[penalty].__name__}(lam=...)"
             raise ValueError(f"penalty {penalty!r} needs a λ here, where no sparsity sets it: write {example}")
         return PENALTIES[penalty](lam=1.0)
+    if penalty is None:
+        raise TypeError("penalty is missing: give an object such as rvsm.L1(lam=1e-4)" + ", or a name" * named)
     if not isinstance(penalty, Penalty):
         raise TypeError(f"penalty must be an object such as rvsm.L0(lam=1e-6), or a name, but is {penalty!r}")
     return penalty
@@ -58,21 +64,71 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) 
     return Budget(sparsity=sparsity, steps=steps)
 
 
-def override(layers: Sequence[Layer], overrides: Overrides, known: Sequence[str], *, named: bool) -> None:
-    """Give layers their own options, of those that the method knows; where several patterns match, later ones win."""
-    if not (isinstance(overrides, Mapping) and all(isinstance(options, Mapping) for options in overrides.values())):
-        raise TypeError(f"overrides must be like {{'fc.*': {{'{known[0]}': ...}}}} but is {overrides!r}")
+def total_pull(pull: float | None, steps: int) -> float:
+    """Return the total pull Σηβ of a training: the one given, or 100, or a quarter of the steps if that is less.
+
+    >>> total_pull(None, 1000), total_pull(None, 100), total_pull(30, 100)
+    (100.0, 25.0, 30.0)
+    """
+    if pull is None:
+        return min(100.0, steps / 4)
+    if (pull := require_positive("pull", pull)) >= steps:
+        raise ValueError(
+            f"a total pull of {pull:g} needs more than {pull:g} steps but the training has {steps}; give more steps,"
+            " or a smaller pull="
+        )
+    return pull
+
+
+def give_options(
+    layers: Sequence[Layer], options: Mapping[str, Any], overrides: Overrides | None, *, named: bool
+) -> None:
+    """Give all layers the options of their method, and some of them their own; later patterns win.
+
+    What can be overridden is what the method gives: an option that it does not have is refused.
+    """
+    overrides = {} if overrides is None else overrides
+    if not (isinstance(overrides, Mapping) and all(isinstance(own, Mapping) for own in overrides.values())):
+        raise TypeError(f"overrides must be like {{'fc.*': {{'{next(iter(options))}': ...}}}} but is {overrides!r}")
+    for layer in layers:
+        _give(layer, options, named=named)
     by_name = {layer.name: layer for layer in layers}
-    for name, pattern in match(overrides, by_name):
-        options, layer = overrides[pattern], by_name[name]
-        if unknown := sorted(set(options) - set(known)):
+    for name, pattern in matches(overrides, by_name):
+        own = overrides[pattern]
+        if unknown := sorted(set(own) - set(options)):
             raise ValueError(
-                f"overrides: unknown option {unknown[0]!r} for {pattern!r}; choose from {', '.join(known)}"
+                f"overrides: unknown option {unknown[0]!r} for {pattern!r}; choose from {', '.join(options)}"
             )
-        if "penalty" in options:
-            layer.penalty = as_penalty(options["penalty"], named=named)
-        if "groups" in options:
-            layer.groups, layer.named = as_groups(options["groups"]), True
-        layer.beta = options.get("beta", options.get("rho", layer.beta))
-        if "sparsity" in options:
-            layer.sparsity = require_share(options["sparsity"], f" for {name!r}")
+        _give(by_name[name], own, named=named)
+        by_name[name].named |= "groups" in own
+
+
+def _give(layer: Layer, options: Mapping[str, Any], *, named: bool) -> None:
+    for option, value in options.items():
+        match option:
+            case "penalty":
+                layer.penalty = layer.template = as_penalty(value, named=named)
+            case "groups":
+                layer.groups = as_groups(value)
+            case "beta" | "rho":
+                layer.beta = None if value is None else require_positive(option, value)
+            case "sparsity":
+                layer.sparsity = None if value is None else require_share(value, f" for {layer.name!r}")
+            case _:
+                raise ValueError(f"layers have no option {option!r}; choose from penalty, groups, beta, rho, sparsity")
+
+
+def count_multiplications(
+    layers: Sequence[Layer], model: nn.Module | None, example_input: Tensor | tuple[Any, ...] | None
+) -> None:
+    """Tell each layer how often its weights are multiplied, for a budget by flops."""
+    if model is None or example_input is None:
+        raise ValueError("a budget by flops needs the module and example_input=, a batch to count multiplications on")
+    counts = multiplications(model, example_input)
+    for layer in layers:
+        if not counts.get(layer.name):
+            raise ValueError(
+                f"the forward pass over example_input does not use {layer.name!r} in a layer whose multiplications"
+                " can be counted; exclude it, or use by='weights'"
+            )
+        layer.multiplications = counts[layer.name]

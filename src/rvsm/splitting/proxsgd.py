@@ -1,15 +1,13 @@
 """The proximal gradient method."""
 
-from collections.abc import Iterable, Sequence
+from dataclasses import field
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from rvsm.groups import Grouping
 from rvsm.penalties import Penalty
-from rvsm.splitting.base import Method
 from rvsm.splitting.layers import Layer
-from rvsm.splitting.naming import Named
-from rvsm.splitting.options import Overrides
+from rvsm.splitting.method import Method
 
 
 class ProxSGD(Method):
@@ -21,12 +19,7 @@ class ProxSGD(Method):
     with `RVSM`, whose threshold does not depend on η.
 
     Args:
-        model: a module, or pairs of name and parameter.
         penalty: a penalty with its λ.
-        groups: how weights are grouped, by name or object; see `rvsm.groups`.
-        include: shell patterns of the parameters to sparsify.
-        exclude: shell patterns of the parameters to leave alone.
-        overrides: options of single layers.
 
     Reference: Parikh & Boyd, "Proximal algorithms", 2014, section 4.2.
 
@@ -34,38 +27,22 @@ class ProxSGD(Method):
 
     name = "proxsgd"
 
-    def __init__(
-        self,
-        model: nn.Module | Named,
-        penalty: Penalty,
-        *,
-        groups: Grouping | str = "element",
-        include: Iterable[str] | None = None,
-        exclude: Iterable[str] | None = None,
-        overrides: Overrides | None = None,
-    ) -> None:
-        if penalty is None:
-            raise TypeError("penalty is missing: give an object such as rvsm.L1(lam=1e-4)")
-        super().__init__(
-            model,
-            penalty=penalty,
-            groups=groups,
-            include=include,
-            exclude=exclude,
-            overrides=overrides,
-            overridable=["penalty", "groups"],
-        )
+    penalty: Penalty = field(kw_only=False)
 
-    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
+    def layer_options(self) -> dict[str, Any]:
+        """Return the penalty, too."""
+        return {"penalty": self.penalty, **super().layer_options()}
+
+    def after_step(self, layer: Layer, lr: float) -> None:
         """Apply the proximal operator with the learning rate as its step."""
-        for layer, lr in moving:
-            if lr > 0:
-                layer.w.copy_(layer.prox(layer.w, lr))
+        if lr > 0:
+            layer.w.copy_(layer.prox(layer.w, lr))
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return w, which is sparse already."""
         return layer.w.detach().clone()
 
-    def prox_step(self, layer: Layer) -> float:
-        """Return the learning rate."""
-        return self.learning_rate(layer)
+    def threshold(self, layer: Layer) -> float:
+        """Return the threshold at the present learning rate."""
+        lr = float(self.optimizer_options(layer).get("lr", 0.0))
+        return 0.0 if layer.penalty is None else layer.penalty.threshold(lr)

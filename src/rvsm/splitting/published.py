@@ -5,16 +5,16 @@ They are kept so that the paper's numbers can be traced; not to be used otherwis
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from rvsm.penalties import Penalty
 from rvsm.splitting.admm import ADMM
-from rvsm.splitting.base import Method
 from rvsm.splitting.layers import Layer
+from rvsm.splitting.method import Method
 from rvsm.splitting.rvsm import RVSM
 
 
@@ -34,7 +34,7 @@ class Published(Method):
             raise ValueError(f"epoch_steps must be a whole number of steps ≥ 1 but is {epoch_steps!r}")
         super().__init__(model, **options)
         self.epoch_steps = epoch_steps
-        self.layers = [layer for layer in self.layers if layer.w.dim() == 4]
+        self.layers[:] = [layer for layer in self.layers if layer.w.dim() == 4]
         if not self.layers:
             raise ValueError(
                 f"found no convolution weights of four dimensions, and {self.name} sparsifies no others; take a"
@@ -54,16 +54,19 @@ class Published(Method):
         between = self.step > 0 and self.step % self.epoch_steps == 0
         return layer.w.detach().clone() if between else self.thresholded(layer)
 
-    def after_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Do what the method does after a step; or, after the last one of an epoch, overwrite w and begin anew."""
+    def after_step(self, layer: Layer, lr: float) -> None:
+        """Do what the method does after a step, unless it is the last one of an epoch."""
         if self.step % self.epoch_steps:
-            super().after_step(moving)
-            return
-        for layer in self.acting:
-            layer.w.copy_(self.thresholded(layer))
-        self.memory.clear()
-        assert self._optimizer is not None
-        self._optimizer.state.clear()
+            super().after_step(layer, lr)
+
+    def after(self, optimizer: Optimizer) -> None:
+        """After the last step of an epoch, overwrite w and begin anew."""
+        super().after(optimizer)
+        if self.awaits_steps() and self.step % self.epoch_steps == 0:
+            for layer in self.layers.active:
+                layer.w.copy_(self.thresholded(layer))
+                layer.memory.clear()
+            optimizer.state.clear()
 
 
 class PublishedRVSM(Published, RVSM):
@@ -147,4 +150,4 @@ class PublishedADMM(Published, ADMM):
 
     def pull_rate(self, layer: Layer, lr: float) -> float:
         """Return the share of the way that L pulls make."""
-        return 1 - (1 - super().pull_rate(layer, lr)) ** len(self.held)
+        return 1 - (1 - super().pull_rate(layer, lr)) ** len(self.layers.attached)

@@ -5,7 +5,6 @@ enough to hide most of its accuracy, and a few batches put them right.
 """
 
 import random
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
@@ -13,12 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rvsm.modes import modes_kept
-from rvsm.splitting.naming import unwrap
-from rvsm.splitting.ranks import average_statistics, failing_together, ranks_of
+from rvsm.splitting.modules import inside, unwrap
+from rvsm.splitting.notices import warn
 
 Batches = Iterable[Any]
 """Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by forward's names."""
@@ -51,7 +51,7 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
     tensor([2.])
 
     """
-    ranks = ranks_of(model)
+    ranks = _ranks_of(model)
     model = unwrap(model)  # DistributedDataParallel would replace the statistics by those of one rank at each batch
     norms = batch_norms(model)
     if not norms:
@@ -70,9 +70,9 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
             norm.momentum = None  # None is torch's word for the cumulative average
             norm.train()
         try:
-            with failing_together(ranks, device):
+            with _failing_together(ranks, device):
                 _run(model, batches, examples, device)
-            average_statistics(norms, ranks)
+            _average_statistics(norms, ranks)
         except BaseException:
             _restore(kept, norms)
             raise
@@ -146,6 +146,58 @@ def _to(value: Any, device: torch.device) -> Any:
     return value.to(device) if torch.is_tensor(value) else value
 
 
+# What the processes of a data-parallel training must agree on
+
+
+def _ranks_of(model: nn.Module) -> "dist.ProcessGroup | None":
+    """Return the processes that train a model together; None unless it is in a DistributedDataParallel."""
+    found = (m for m in inside(model) if isinstance(m, nn.parallel.DistributedDataParallel))
+    parallel = next(found, None)
+    return None if parallel is None or not dist.is_initialized() else parallel.process_group
+
+
+@contextmanager
+def _failing_together(ranks: "dist.ProcessGroup | None", device: torch.device) -> Iterator[None]:
+    """Raise on all ranks if the block raises on one: the others would wait for it in what follows."""
+    if ranks is None:
+        yield
+        return
+    failures = torch.zeros((), device=device)
+    try:
+        yield
+    except Exception:
+        failures += 1
+        dist.all_reduce(failures, group=ranks)
+        raise
+    dist.all_reduce(failures, group=ranks)
+    if failures:
+        raise RuntimeError(f"{int(failures)} of the other ranks failed here, and nothing was changed; see their errors")
+
+
+@torch.no_grad()
+def _average_statistics(norms: Iterable[_BatchNorm], ranks: "dist.ProcessGroup | None") -> None:
+    """Average the running statistics over the ranks, each weighted by its number of batches.
+
+    They are then those of one process that has seen the batches of all.
+    """
+    if ranks is None:
+        return
+    for norm in norms:
+        mean, variance, count = norm.running_mean, norm.running_var, norm.num_batches_tracked
+        assert mean is not None
+        assert variance is not None
+        assert count is not None
+        sums = torch.cat([torch.stack([mean, variance]).double() * count, count.double().expand(2, 1)], dim=1)
+        dist.all_reduce(sums, group=ranks)
+        if total := int(sums[0, -1]):
+            mean.copy_(sums[0, :-1] / total)
+            variance.copy_(sums[1, :-1] / total)
+            count.fill_(total)
+
+
+# What comes back
+
+
 @contextmanager
 def buffers_kept(model: nn.Module) -> Iterator[None]:
     """Bring every buffer back, bit for bit, on leaving."""
@@ -179,8 +231,7 @@ def random_state_kept(batches: Batches | None) -> Iterator[None]:
 def warn_if_stale(model: nn.Module | None) -> None:
     """Warn that a model's batch-norm statistics belong to other weights."""
     if model is not None and batch_norms(model):
-        warnings.warn(
+        warn(
             "the batch-norm statistics still belong to the dense weights, and the sparse network may look much worse"
-            " than it is; pass recalibrate=loader",
-            stacklevel=3,
+            " than it is; pass recalibrate=loader"
         )

@@ -1,24 +1,20 @@
 """The Relaxed Variable Splitting Method."""
 
-from collections.abc import Iterable, Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
-from rvsm.groups import Grouping
 from rvsm.penalties import Penalty
-from rvsm.penalties.base import require_positive
-from rvsm.splitting.base import Method
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer, require_dense_gradient
-from rvsm.splitting.naming import Named
-from rvsm.splitting.options import Overrides, as_budget
-from rvsm.splitting.rates import lowered, require_no_overshoot, total_pull
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.options import total_pull
+from rvsm.splitting.targeted import Targeted
+from rvsm.splitting.tensors import require_dense_gradient
 
 
-class RVSM(Method):
+class RVSM(Targeted):
     r"""Gradient descent on w, pulled towards a sparse copy u = prox(w).
 
     .. math::
@@ -36,12 +32,8 @@ class RVSM(Method):
     of a weight that u leaves out is limited so that no step lifts it by more than the threshold; see `temper`.
 
     Args:
-        model: a module, or pairs of name and parameter.
         penalty: a penalty with its λ, or the name of one whose λ a target sparsity sets.
         beta: the relaxation β; with a target it may be left out, and ``pull`` sets it.
-        sparsity: the share of zeros over the sparsified weights at the end; needs ``steps``.
-        steps: the number of optimizer steps of the whole training.
-        budget: the target with all its options, instead of ``sparsity`` and ``steps``.
         pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
             pull Σηβ is about this number whatever the optimizer; with another one β begins anew. 100 by default, which
             lies between the paper's 33 (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
@@ -51,11 +43,6 @@ class RVSM(Method):
         order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
             the u of the step before, as Algorithm 1 is printed, and can cycle for ever.
         decoupled: False adds β(w − u) to the gradient instead, where momentum and adaptive scaling see it.
-        groups: how weights are grouped, by name or object; see `rvsm.groups`.
-        include: shell patterns of the parameters to sparsify.
-        exclude: shell patterns of the parameters to leave alone.
-        overrides: options of single layers, as {"features.0.*": {"beta": 0.1}}.
-        example_input: a batch, for a budget by flops, and to find the ends of the network, whose groups stay.
 
     Example:
         >>> import torch, rvsm
@@ -77,109 +64,44 @@ class RVSM(Method):
     """
 
     name = "rvsm"
+    keeps = ("u",)
 
-    def __init__(
-        self,
-        model: nn.Module | Named,
-        penalty: Penalty | str,
-        *,
-        beta: float | None = None,
-        sparsity: float | None = None,
-        steps: int | None = None,
-        budget: Budget | None = None,
-        pull: float | None = None,
-        gradient: Literal["auto", "w", "u", "moving"] = "auto",
-        order: Literal["proof", "printed"] = "proof",
-        decoupled: bool = True,
-        groups: Grouping | str = "element",
-        include: Iterable[str] | None = None,
-        exclude: Iterable[str] | None = None,
-        overrides: Overrides | None = None,
-        example_input: Tensor | tuple[Any, ...] | None = None,
-    ) -> None:
-        target = as_budget(sparsity, steps, budget)
-        if order not in ("proof", "printed"):
-            raise ValueError(f"unknown order {order!r}; choose from proof, printed")
-        if gradient == "auto":
-            gradient = "w" if target is None or order == "printed" else "moving"
-        _require_gradient(gradient, order, target)
-        if pull is not None:
-            pull = require_positive("pull", pull)
-            if target is None or beta is not None:
-                raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
-        rate = 0.0
-        if target is not None and beta is None:
-            pull = total_pull(pull, target.steps)
-            rate = pull / target.steps
-        if penalty is None:
-            raise TypeError("penalty is missing: give an object such as rvsm.L0(lam=1e-6), or a name with sparsity=")
-        super().__init__(
-            model,
-            penalty=penalty,
-            beta=beta,
-            groups=groups,
-            budget=target,
-            include=include,
-            exclude=exclude,
-            overrides=overrides,
-            overridable=["penalty", "beta", "groups", *(["sparsity"] if target else [])],
-            example_input=example_input,
-        )
-        self.order, self.decoupled, self.pull, self.gradient = order, decoupled, pull, gradient
-        self._largest_rate = rate  # of the layers whose β is left to the total pull: ηβ at the largest η
-        self._by_pull = {layer.name for layer in self.layers if layer.beta is None}
+    penalty: Penalty | str = field(kw_only=False)
+    beta: float | None = None
+    pull: float | None = None
+    gradient: Literal["auto", "w", "u", "moving"] = "auto"
+    order: Literal["proof", "printed"] = "proof"
+    decoupled: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.order not in ("proof", "printed"):
+            raise ValueError(f"unknown order {self.order!r}; choose from proof, printed")
+        if self.gradient == "auto":
+            self.gradient = "w" if self.budget is None or self.order == "printed" else "moving"
+        _require_gradient(self.gradient, self.order, self.budget)
+        if self.pull is not None and (self.budget is None or self.beta is not None):
+            raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
+        if self.budget is not None and self.beta is None:
+            self.pull = total_pull(self.pull, self.budget.steps)
         for layer in self.layers:
-            if layer.beta is not None:
-                layer.beta = require_positive("beta", layer.beta)
-            elif target is None:
-                raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
+            if layer.beta is None:
+                if self.pull is None or self.budget is None:
+                    raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
+                layer.rate = self.pull / self.budget.steps
+
+    def layer_options(self) -> dict[str, Any]:
+        """Return the penalty and β, too."""
+        return {"penalty": self.penalty, "beta": self.beta, **super().layer_options()}
 
     def settings(self) -> dict[str, str]:
-        """Return the budget, the order, where the gradient is taken, whether the pull is decoupled, and its total."""
-        mine = {
-            "order": self.order,
-            "gradient": self.gradient,
-            "decoupled": repr(self.decoupled),
-            "pull": repr(self.pull),
-        }
-        return {**super().settings(), **mine}
-
-    def begin(self, optimizer: Optimizer, *, another: bool) -> None:
-        """Forget the β that the total pull set for another optimizer, whose learning rates were others."""
-        super().begin(optimizer, another=another)
-        for layer in self.layers:
-            if another and layer.name in self._by_pull:
-                self._change_beta(layer, None)
-
-    def prepare(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Set β from the total pull, where it is not given, whenever the learning rate reaches a new height."""
-        if self.alpha < 1:
-            for layer, lr in moving:
-                self.temper(layer, lr)
-        for layer, lr in moving:
-            if not self.decoupled:
-                require_dense_gradient(layer.name, layer.parameter.grad)
-            beta = lowered(layer.beta, self._largest_rate, lr) if layer.name in self._by_pull else layer.beta
-            if beta != layer.beta:
-                self._change_beta(layer, beta)
-
-    def before_step(self, moving: Sequence[tuple[Layer, float]]) -> None:
-        """Pull w towards u by ηβ(w − u)."""
-        for layer, lr in moving:
-            require_no_overshoot(lr, self._beta(layer), layer.name)
-        for layer, lr in moving:
-            if self.order == "printed":
-                self._pull_to(layer, self._u_of_last_step(layer), lr)
-            elif not self.decoupled:
-                self._pull_to(layer, self.sparse(layer), lr)
-            elif layer.penalty is not None:
-                # The usual case, w ← w + ηβ(prox(w) − w), in blocks so that u is never larger than the cache.
-                for w in layer.blocks():
-                    w.lerp_(layer.prox(w, self.prox_step(layer)), lr * self._beta(layer))
+        """Return the order, where the gradient is taken, whether the pull is decoupled, and its total, too."""
+        mine = {"order": self.order, "gradient": self.gradient}
+        return {**super().settings(), **mine, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return u = prox(w), in both orders."""
-        return layer.prox(layer.w.detach(), self.prox_step(layer))
+        return layer.prox(layer.w.detach())
 
     @property
     def alpha(self) -> float:
@@ -188,9 +110,29 @@ class RVSM(Method):
             return 1 - self.budget.progress(self.step)
         return float(self.gradient == "w")
 
-    def prox_step(self, layer: Layer) -> float:
-        """Return 1/β."""
-        return 1 / self._beta(layer)
+    def prepare(self, layer: Layer, lr: float) -> None:
+        """Limit the gradient where it is not taken at w."""
+        if self.alpha < 1:
+            self.temper(layer, lr)
+        if not self.decoupled:
+            require_dense_gradient(layer.name, layer.parameter.grad)
+
+    def before_step(self, layer: Layer, lr: float) -> None:
+        """Pull w towards u: w ← w − ηβ(w − u)."""
+        if self.decoupled and self.order == "proof":
+            if layer.penalty is not None:  # else u is w
+                for w in layer.blocks():  # so that u is never larger than the cache
+                    w.lerp_(layer.prox(w), layer.pull(lr))
+            return
+        u = self.sparse(layer)
+        if self.order == "printed":  # the u of the step before; the first step has its own
+            u, layer.memory["u"] = layer.memory.get("u", u), u
+        if self.decoupled:
+            layer.w.lerp_(u, layer.pull(lr))
+        elif layer.parameter.grad is not None and layer.beta is not None:
+            uphill = bool(self.optimizer_options(layer).get("maximize"))  # then the optimizer adds the gradient
+            gap = u - layer.w if uphill else layer.w - u
+            layer.parameter.grad.add_(gap, alpha=layer.beta * self.gradient_scale)
 
     def temper(self, layer: Layer, lr: float) -> None:
         """Limit the gradient of weights that u leaves out to t(1 − μ)/η, t the threshold and μ the momentum.
@@ -204,37 +146,10 @@ class RVSM(Method):
         gradient = layer.parameter.grad
         if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
             return
-        momentum = float(self.group(layer).get("momentum", 0.0))
-        limit = layer.penalty.threshold(self.prox_step(layer)) * (1 - momentum) / lr * self.gradient_scale
+        momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
+        limit = layer.threshold * (1 - momentum) / lr * self.gradient_scale
         unused = self.sparse(layer) == 0
         gradient.copy_(torch.where(unused, gradient.clamp(-limit, limit), gradient))
-
-    def _u_of_last_step(self, layer: Layer) -> Tensor:
-        """Return the u that the step before left (the first step has its own), and leave the present one."""
-        following = self.sparse(layer)
-        u = self.memory.setdefault("u", {}).get(layer.name, following)
-        self.memory["u"][layer.name] = following
-        return u
-
-    def _pull_to(self, layer: Layer, u: Tensor, lr: float) -> None:
-        if self.decoupled:
-            layer.w.lerp_(u, lr * self._beta(layer))
-        elif layer.parameter.grad is not None:
-            uphill = bool(self.group(layer).get("maximize"))  # then the optimizer adds the gradient
-            layer.parameter.grad.add_(
-                u - layer.w if uphill else layer.w - u, alpha=self._beta(layer) * self.gradient_scale
-            )
-
-    def _change_beta(self, layer: Layer, beta: float | None) -> None:
-        """Change β and keep the threshold: λ follows."""
-        t = None if layer.penalty is None else layer.penalty.threshold(self.prox_step(layer))
-        layer.beta = beta
-        if t is not None and layer.penalty is not None:
-            layer.penalty = layer.penalty.with_threshold(t, self.prox_step(layer))
-
-    def _beta(self, layer: Layer) -> float:
-        # Unknown until the first step with a learning rate above zero; until then nothing is pulled, and any will do.
-        return 1.0 if layer.beta is None else layer.beta
 
 
 def _require_gradient(gradient: str, order: str, target: Budget | None) -> None:

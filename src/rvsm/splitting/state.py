@@ -5,16 +5,22 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from rvsm.splitting.layers import Layer
+from rvsm.splitting.layers import Layer, Layers
 
 _FORMAT = 1
+_AWAY = "w"
+"""The kind of memory under which w is saved while the model holds v."""
+
 _BEFORE = {"gradient": "w", "pull": "None"}
 """What was so, before there was a choice."""
 
 
-def header(method: str, settings: Mapping[str, str], layers: Sequence[Layer]) -> dict[str, Any]:
-    """Return the part of a state by which it is recognised, with the λ and β of each layer."""
+def of_layers(method: str, settings: Mapping[str, str], layers: Layers) -> dict[str, Any]:
+    """Return the part of a state by which it is recognised, with the λ, β and memory of each layer."""
+    away = {layer.name: layer.away for layer in layers if layer.away is not None}
+    memory: dict[str, dict[str, Tensor]] = {**layers.memory, **({_AWAY: away} if away else {})}
     return {
         "format": _FORMAT,
         "method": method,
@@ -31,10 +37,13 @@ def header(method: str, settings: Mapping[str, str], layers: Sequence[Layer]) ->
             }
             for layer in layers
         },
+        "memory": {kind: {name: v.clone() for name, v in kept.items()} for kind, kept in memory.items()},
     }
 
 
-def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], layers: Sequence[Layer]) -> None:
+def check(
+    saved: Mapping[str, Any], method: str, settings: Mapping[str, str], layers: Sequence[Layer], keeps: Sequence[str]
+) -> None:
     """Raise, before anything is changed, if a saved state is not of this method, these options and these layers."""
     _check_shape(saved, method)
     if saved["format"] != _FORMAT:
@@ -50,7 +59,7 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
             "the state is of another model or another selection of layers:"
             f" missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
         )
-    chosen = _chosen(saved, settings)
+    targeted = settings.get("budget", "None") != "None"
     for name, layer in ours.items():
         if list(theirs[name]["shape"]) != list(layer.parameter.shape):
             raise ValueError(
@@ -60,15 +69,18 @@ def check(saved: Mapping[str, Any], method: str, settings: Mapping[str, str], la
         own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
         for option, value in own.items():
             _require_same(f"{option} of {name!r}", theirs[name][option], value)
-        _check_numbers(theirs[name], layer, chosen)
+        _check_numbers(theirs[name], layer, lam_follows=targeted or bool(saved["support"]))
     for option, value in settings.items():
         _require_same(option, saved["settings"].get(option, _BEFORE.get(option)), value)
-    _check_tensors(saved, ours)
+    _check_tensors(saved, ours, keeps)
 
 
 def restore(saved: Mapping[str, Any], layers: Sequence[Layer]) -> None:
-    """Give the layers the λ and β of a saved state."""
+    """Give the layers the λ, β and memory of a saved state."""
     for layer in layers:
+        kept = {kind: tensors[layer.name] for kind, tensors in saved["memory"].items() if layer.name in tensors}
+        layer.away = kept.pop(_AWAY, None)
+        layer.memory = {kind: torch.empty_like(layer.parameter).copy_(v) for kind, v in kept.items()}
         entry = saved["layers"][layer.name]
         layer.beta, layer.trained, lam = entry["beta"], entry["trained"], entry["lam"]
         layer.penalty = None if lam is None or layer.template is None else replace(layer.template, lam=lam)
@@ -106,33 +118,27 @@ def _check_shape(saved: Any, method: str) -> None:
         raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")
 
 
-def _chosen(saved: Mapping[str, Any], settings: Mapping[str, str]) -> set[str]:
-    """Return which numbers a state may lack: those that a training chooses, or that fixed zeros leave without use."""
-    targeted = settings.get("budget", "None") != "None"
-    pulled = settings.get("pull", "None") != "None"
-    return {key for key, may in {"beta": pulled, "lam": targeted or bool(saved["support"])}.items() if may}
-
-
-def _check_numbers(entry: Mapping[str, Any], layer: Layer, chosen: set[str]) -> None:
-    known = {"beta": layer.beta, "lam": None if layer.penalty is None else layer.penalty.lam}
-    for key, ours in known.items():
+def _check_numbers(entry: Mapping[str, Any], layer: Layer, *, lam_follows: bool) -> None:
+    """Raise unless λ and β are numbers, or missing where a training chooses them or fixed zeros leave no use."""
+    lam = None if layer.penalty is None else layer.penalty.lam
+    for key, ours, may_lack in (("beta", layer.beta, layer.rate is not None), ("lam", lam, lam_follows)):
         value = entry[key]
-        missing = value is None and (ours is None or key in chosen)
+        missing = value is None and (ours is None or may_lack)
         if not missing and not (isinstance(value, float | int) and 0 < value < float("inf")):
             raise ValueError(f"the state's {key} of {layer.name!r} must be > 0 and finite but is {value!r}")
 
 
-def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer]) -> None:
+def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer], keeps: Sequence[str]) -> None:
     for kind, kept in saved["memory"].items():
-        if kind not in ("u", "w", "z") or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
+        if kind not in (*keeps, _AWAY) or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
             raise ValueError(f"the state's memory {kind!r} is not that of these layers")
         for name, value in kept.items():
             if not torch.is_tensor(value) or value.shape != layers[name].parameter.shape:
                 raise ValueError(
                     f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
                 )
-    if "z" in saved["memory"] and saved["memory"]["z"].keys() != saved["memory"].get("u", {}).keys():
-        raise ValueError("the state's memory must have a u for each multiplier z, and the other way round")
+    if len({frozenset(saved["memory"].get(kind, ())) for kind in keeps}) > 1:
+        raise ValueError(f"the state's memory must have {' and '.join(keeps)} of the same layers")
     for name, packed in saved["support"].items():
         bits = layers[name].parameter.numel() if name in layers else -1
         if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:

@@ -19,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from rvsm.splitting.exchange import overwrite
+from rvsm.splitting.lending import overwrite
 from rvsm.splitting.naming import Named, select
 
 

@@ -134,7 +134,7 @@ def walk(
     for step in range(steps + 1):
         at = descended.evaluate(v)
         # The parameters hold v between two steps; the method knows w.
-        w = torch.cat([one.w.detach() for one in sparsifier.held])
+        w = torch.cat([one.w.detach() for one in sparsifier.layers])
         moment = _moment(step, settings, w, _copies(sparsifier, order), at)
         yield moment
         if step == steps or (step >= fall and bool((moment.stationarity <= tolerance).all())):
@@ -218,11 +218,11 @@ def _assemble(
 
 def _copies(sparsifier: Method, order: Order) -> tuple[Tensor, Tensor | None]:
     """Return u, and z if there is one, as they are after the last step."""
-    kept = sparsifier.memory.get("u", {})
+    kept = sparsifier.layers.memory.get("u", {})
     stored = isinstance(sparsifier, ADMM) or order == "printed"
-    copies = [kept[one.name] if stored and one.name in kept else sparsifier.sparse(one) for one in sparsifier.held]
-    multipliers = sparsifier.memory.get("z", {})
-    z = torch.cat([multipliers[one.name] for one in sparsifier.held]) if multipliers else None
+    copies = [kept[one.name] if stored and one.name in kept else sparsifier.sparse(one) for one in sparsifier.layers]
+    multipliers = sparsifier.layers.memory.get("z", {})
+    z = torch.cat([multipliers[one.name] for one in sparsifier.layers]) if multipliers else None
     return torch.cat(copies), z
 
 

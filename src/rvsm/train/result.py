@@ -19,7 +19,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     dense = evaluate(trainer.model, test, trainer.placement)
     held: list[tuple[str, Tensor]] = [(n, p) for n, p in trainer.model.named_parameters() if p.ndim > 1]
     if trainer.method is not None:
-        held = [(layer.name, layer.parameter) for layer in trainer.method.held]
+        held = [(layer.name, layer.parameter) for layer in trainer.method.layers.attached]
     before = histogram(w for _, w in held), channel_norms(trainer.model, held)
     sparse = dense if trainer.method is None else _finalize(trainer)
     parameters = list(trainer.model.parameters())

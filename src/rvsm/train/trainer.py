@@ -174,7 +174,7 @@ class Trainer:
                     record["u"] = evaluate(self.model, self.validation, self.placement)
         if self.method is not None:
             record.update(sparsity_record(self.method, loss))
-            record["histogram"] = histogram(layer.w for layer in self.method.held)
+            record["histogram"] = histogram(layer.w for layer in self.method.layers.attached)
         return {**record, **self._speed()}
 
     @contextmanager

@@ -48,7 +48,7 @@ def test_the_largest_feasible_target_is_named_and_works(still: Any, groups: str,
             max(sizes[0] / 210, sizes[1] / 400),
         )
     assert achieved == pytest.approx(largest, abs=group / 2 + 1e-5)
-    for layer in sparsifier.held:
+    for layer in sparsifier.layers:
         alive = layer.magnitudes(layer.w.detach()) != 0
         assert int(alive.sum()) >= max(1, ceil(floor * alive.numel()))
 

@@ -1,7 +1,8 @@
-"""Put other weights into a model: for the time of a block, or for good."""
+"""The sparse copy in the model, for the time of a block or for good."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,15 @@ from torch import Tensor, nn
 from rvsm.modes import modes_kept
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.recalibrate import Batches, buffers_kept, random_state_kept, recalibrate
+
+Output = Literal["u", "masked"]
+
+
+def output_of(layer: Layer, u: Tensor, output: Output) -> Tensor:
+    """Return what is written for a layer: u, or w on the support of u."""
+    if output not in ("u", "masked"):
+        raise ValueError(f"unknown output {output!r}; choose from u, masked")
+    return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
 
 
 @torch.no_grad()
@@ -44,8 +54,8 @@ def written(
 ) -> Iterator[None]:
     """Do so for the time of a ``with`` block; then bring weights, buffers, modes and random states back bit for bit.
 
-    The random states, because every pass over a data loader draws from them: without that, looking at the sparse
-    network would change the training.
+    The random states, because every pass over a data loader draws from them: without that, evaluating the
+    sparse network would change the training.
     """
     kept = _values(layers)
     with ExitStack() as stack:

@@ -1,0 +1,80 @@
+"""What there is to know about the modules of torch: wrappers, which weights they have, and how these come about."""
+
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils.parametrizations import _WeightNorm
+from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.weight_norm import WeightNorm
+from torch.optim.swa_utils import AveragedModel
+
+from rvsm.metrics import is_transposed_linear
+from rvsm.splitting.notices import warn
+
+_REMOVE = (
+    "remove the computation first (torch.nn.utils.parametrize.remove_parametrizations, remove_weight_norm,"
+    " remove_spectral_norm or prune.remove), so that the weight is a parameter again"
+)
+
+
+def unwrap(model: nn.Module) -> nn.Module:
+    """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
+    *_, innermost = inside(model)
+    return innermost
+
+
+def inside(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module, and what is inside it as long as it is such a wrapper."""
+    yield model
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        yield from inside(inner)
+    elif isinstance(model, nn.parallel.DistributedDataParallel | nn.DataParallel | AveragedModel):
+        yield from inside(model.module)
+
+
+def weight_names(module: nn.Module) -> list[str]:
+    """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
+    if isinstance(module, _ConvNd | nn.Linear) or is_transposed_linear(module):
+        return ["weight"]
+    if isinstance(module, nn.MultiheadAttention):
+        return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
+    if isinstance(module, nn.RNNBase):  # from input and hidden, and the projection; of each layer and direction
+        return [name for name in module._flat_weights_names if name.startswith("weight")]
+    if isinstance(module, nn.RNNCellBase):
+        return ["weight_ih", "weight_hh"]
+    return []
+
+
+def warn_of_computed(name: str) -> None:
+    """Warn that a weight that the rule of types selects is not sparsified, since it is not a parameter."""
+    warn(
+        f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not sparsified;"
+        f" {_REMOVE}"
+    )
+
+
+def computes_weights(module: nn.Module) -> bool:
+    """Return whether a module's parameters are parts from which a weight is computed."""
+    return isinstance(module, ParametrizationList) or any(w not in module._parameters for w in weight_names(module))
+
+
+def require_no_directions(model: nn.Module, names: Iterable[str]) -> None:
+    """Raise if one of the named parameters is the direction v of a weight norm w = g·v/‖v‖, rows of which may not be 0.
+
+    g may be sparsified: its zeros are rows of zeros in w.
+    """
+    if found := sorted(set(names) & set(_directions(model))):
+        raise ValueError(
+            f"{found[0]!r} is the direction v of a weight norm w = g·v/‖v‖, and a row of v that is zero makes w NaN;"
+            f" {_REMOVE}"
+        )
+
+
+def _directions(model: nn.Module) -> Iterator[str]:
+    """Yield the names of the directions, of both kinds of weight norm that torch has."""
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        before = f"{prefix}." if prefix else ""
+        yield from (f"{before}{hook.name}_v" for hook in module._forward_pre_hooks.values() if type(hook) is WeightNorm)
+        if isinstance(module, ParametrizationList) and any(isinstance(part, _WeightNorm) for part in module):
+            yield f"{before}original1"

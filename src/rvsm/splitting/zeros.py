@@ -1,0 +1,110 @@
+"""The zeros of a method's layers while they are fixed: in healing, in retraining and after the end."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rvsm.splitting.budget import Budget
+from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.naming import Named, parameters_of
+from rvsm.splitting.support import Support, unpack
+
+
+class FixedZeros:
+    """Which weights are fixed at zero, if any are; those of a loaded state wait until there are weights to fix."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        self._support: Support | None = None
+        self._awaiting: Mapping[str, Tensor] = {}  # masks of a loaded state, packed
+
+    def __bool__(self) -> bool:
+        """Return whether zeros are fixed."""
+        return self._support is not None
+
+    @property
+    def masks(self) -> dict[str, Tensor]:
+        """The masks of the fixed zeros, by the name of the layer."""
+        return {} if self._support is None else self._support.masks
+
+    def fix(self, masks: Mapping[str, Tensor], optimizer: Optimizer | None) -> None:
+        """Fix the weights under these masks at zero, and clear what the optimizer remembers of them.
+
+        Nothing is penalised or remembered any more. Zeros of layers that have no mask here, frozen ones perhaps, stay
+        fixed if they were. Without any masks, those that are fixed already are held in the present tensors.
+        """
+        masks = {**self.masks, **masks}
+        if self._support is not None:
+            self._support.remove()
+        fixed = [layer for layer in self._layers if layer.name in masks]
+        self._support = Support((layer.name, layer.parameter, masks[layer.name]) for layer in fixed)
+        if optimizer is not None:
+            self._support.clear_momentum(optimizer)
+        for layer in self._layers:
+            layer.memory.clear()
+            if layer.attached:
+                layer.penalty = layer.away = None
+
+    def free(self) -> None:
+        """Let the zeros go: they may grow again."""
+        if self._support is not None:
+            self._support.remove()
+        self._support, self._awaiting = None, {}
+
+    def load(self, packed: Mapping[str, Tensor], optimizer: Optimizer | None) -> None:
+        """Replace the fixed zeros by those of a saved state."""
+        self.free()
+        self._awaiting = dict(packed)
+        self.resume(optimizer)
+
+    def resume(self, optimizer: Optimizer | None) -> None:
+        """Hold the zeros in the present tensors, which may have changed or have just been attached."""
+        if self._support is not None:
+            self.fix({}, optimizer)
+        if self._awaiting and (attached := self._layers.attached):
+            waiting = [layer for layer in attached if layer.name in self._awaiting]
+            self.fix({layer.name: unpack(self._awaiting[layer.name], layer.parameter) for layer in waiting}, optimizer)
+            self._awaiting = {}
+
+    def packed(self) -> dict[str, Tensor]:
+        """Return the masks with a bit for each weight, for a state."""
+        return dict(self._awaiting) if self._support is None else self._support.packed()
+
+    def applied(self, layer: Layer) -> Tensor:
+        """Return a copy of a layer's w that is zero where zeros are fixed, whoever has written into it since."""
+        w = layer.w.detach()
+        return w.clone() if self._support is None else self._support.applied(layer.name, w)
+
+    def apply_to(self, model: nn.Module | Named) -> None:
+        """Write the zeros into another model with the same names."""
+        if self._support is None:
+            raise RuntimeError("no zeros are fixed yet; call apply_zeros in the phase 'heal', or after finalize()")
+        self._support.apply_to(parameters_of(model))
+
+
+def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step: int) -> Iterator[str]:
+    """Say what of a network that is finalized now is not as one might expect."""
+    if budget is not None and step < budget.steps:
+        yield (
+            f"finalized at step {step} of {budget.steps}, in the phase {budget.phase(step)!r}: the sparsity is met, but"
+            " the weights were not trained for it to the end; train on, or give the budget the real number of steps"
+        )
+    active = [layer.name for layer in layers.active]
+    if idle := [layer.name for layer in layers.attached if layer.name not in active]:
+        yield (
+            f"{len(idle)} of the weights are frozen or never had a gradient; they stay as they are and do not count:"
+            f" {', '.join(idle[:5])}"
+        )
+    settled = bool(zeros) and budget is not None and budget.has_settled(step)
+    if late := [name for name in active if settled and name not in zeros.masks]:
+        yield (
+            f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
+            f" {', '.join(late[:5])}"
+        )
+    if grown := sum(int((layer.w != zeros.applied(layer)).sum()) for layer in layers if zeros):
+        yield (
+            f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was loaded after"
+            " the zeros were fixed; they are set to zero now, without healing; train on, or load the sparsifier's"
+            " state_dict() that belongs to the weights"
+        )
