@@ -41,7 +41,7 @@ class LayerStatistics:
 
     @property
     def sparsity(self) -> float:
-        """The share of zeros."""
+        """The fraction of zeros."""
         return self.zeros / self.weights
 
 
@@ -66,17 +66,17 @@ class Statistics:
 
     @property
     def sparsity(self) -> float:
-        """The share of zeros over the sparsified weights."""
+        """The fraction of zeros over the sparsified weights."""
         return sum(layer.zeros for layer in self.layers) / sum(layer.weights for layer in self.layers)
 
     @property
     def sparsity_of_all(self) -> float:
-        """The share of zeros over all parameters of the model."""
+        """The fraction of zeros over all parameters of the model."""
         return self.parameter_zeros / self.parameters
 
     @property
     def group_sparsity(self) -> float | None:
-        """The share of groups that are zero, over the layers whose weights are grouped; None if there are none."""
+        """The fraction of groups that are zero, over the layers whose weights are grouped; None if there are none."""
         groups = sum(layer.groups or 0 for layer in self.layers)
         return sum(layer.zero_groups for layer in self.layers) / groups if groups else None
 
@@ -124,7 +124,7 @@ def zeros(w: Tensor) -> int:
 
 
 def sparsity(tensors: Iterable[Tensor]) -> float:
-    """Return the share of exact zeros over all entries of the tensors.
+    """Return the fraction of exact zeros over all entries of the tensors.
 
     >>> sparsity([torch.zeros(3), torch.ones(1)])
     0.75

@@ -32,7 +32,7 @@ def test_a_method_is_built_for_the_steps_that_a_trainer_finds() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give sparsity=, the share of zeros at the end, or penalty= with its λ"),
+        ({}, "give sparsity=, the fraction of zeros at the end, or penalty= with its λ"),
         ({"method": "rsvm", "sparsity": 0.9}, "unknown method 'rsvm'; choose from rvsm, admm"),
         ({"sparsity": 90}, "sparsity must be in .* for 90 % write 0.9"),
         ({"sparsity": 0.9, "penatly": "l0"}, "rvsm has no option 'penatly'; it has beta, decoupled, example_input"),

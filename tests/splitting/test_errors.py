@@ -72,7 +72,7 @@ CONSTRUCTION = {
     "budget must be a rvsm.Budget(sparsity, steps) but is 0.9": lambda m: rvsm.RVSM(m, "l0", budget=0.9),
     "sparsity must be a number in [0, 1) but is '0.9'": lambda m: rvsm.RVSM(m, "l0", sparsity="0.9", steps=9),
     "ramp must be a number but is 'x'": lambda m: rvsm.Budget(0.5, 9, ramp="x"),
-    "every must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 9, every=2.5),
+    "every must be an integer number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 9, every=2.5),
     "size of a block must be a whole number ≥ 1 but is 2.5": lambda m: rvsm.Block(size=2.5),
     "include must be a list of patterns on parameter names but is [0]": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, include=[0]
@@ -85,11 +85,13 @@ CONSTRUCTION = {
         [("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0
     ),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
-    "retrain must be a fraction of the steps in [0, 1) but is 1": lambda m: rvsm.ADMM(m, L0, rho=1.0, retrain=1, steps=9),
+    "retrain must be a fraction of the steps in [0, 1) but is 1": lambda m: rvsm.ADMM(
+        m, L0, rho=1.0, retrain=1, steps=9
+    ),
     "retrain needs steps": lambda m: rvsm.ADMM(m, L0, rho=1.0, retrain=0.3),
     "interval must be an integer number of steps ≥ 1 but is 0": lambda m: rvsm.ADMM(m, L0, rho=1.0, interval=0),
     "Magnitude needs sparsity=": rvsm.Magnitude,
-    "steps must be a whole number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 2.5),
+    "steps must be an integer number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 2.5),
     "ramp and heal must be ≥ 0 and add up": lambda m: rvsm.Budget(0.5, 10, ramp=0.8, heal=0.3),
     "floor must be in [0, 1) but is 1": lambda m: rvsm.Budget(0.5, 10, floor=1),
     "unknown scope 'Global'; choose from global, layer": lambda m: rvsm.Budget(0.5, 10, scope="Global"),

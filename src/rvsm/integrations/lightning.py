@@ -16,11 +16,11 @@ class LightningCallback(Callback):
     """Makes a LightningModule sparse while Lightning trains it.
 
     The optimizer and the number of its steps are the trainer's own, with accumulation and mixed precision. Validation
-    sees u; checkpoints hold the method's state; at the end u is written into the module. The share of zeros, the gap
+    sees u; checkpoints hold the method's state; at the end u is written into the module. The fraction of zeros, the gap
     ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and ``rvsm/lambda`` every ``log_every_n_steps``.
 
     Args:
-        sparsity: the share of zeros at the end; None for a ``penalty`` with its λ.
+        sparsity: the fraction of zeros at the end; None for a ``penalty`` with its λ.
         method: "rvsm", or another of `rvsm.splitting.METHODS`.
         budget: more options of the target, as {"by": "flops"}; see `rvsm.Budget`.
         steps: the number of optimizer steps, where the trainer does not know it.

@@ -17,7 +17,7 @@ class Recipe:
 
     Args:
         method: the name of a method.
-        sparsity: the share of zeros at the end; None for a penalty with its λ.
+        sparsity: the fraction of zeros at the end; None for a penalty with its λ.
         budget: more options of the target, as {"by": "flops"}.
         options: all other arguments of the method.
 
@@ -46,7 +46,7 @@ class Recipe:
             if "sparsity" not in known:
                 raise ValueError(f"{self.method} takes no sparsity; give it a penalty with its λ")
         elif "penalty" not in self.options:
-            raise ValueError("give sparsity=, the share of zeros at the end, or penalty= with its λ")
+            raise ValueError("give sparsity=, the fraction of zeros at the end, or penalty= with its λ")
 
     def build(self, model: nn.Module, steps: int | None) -> Method:
         """Return the method for a model and a training of so many steps."""

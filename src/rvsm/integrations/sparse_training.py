@@ -75,7 +75,7 @@ class SparseTraining:
             self.sparsifier.finalize(recalibrate=self.recalibrate)
 
     def metrics(self) -> dict[str, float]:
-        """Return the share of zeros, ‖w − u‖ and, while there is one, λ as the mean over the layers."""
+        """Return the fraction of zeros, ‖w − u‖ and, while there is one, λ as the mean over the layers."""
         if self._metrics is not None:
             return dict(self._metrics)
         if self.sparsifier is None:

@@ -25,11 +25,11 @@ class TransformersCallback(TrainerCallback):
     The optimizer and the number of its steps are the trainer's own, with accumulation and mixed precision. Evaluation
     in the training sees u; at the end u is written into the model. Checkpoints hold the method's state beside the
     optimizer's, in ``optimizer.pt``, because that is the part of them that comes back to a callback: so they resume
-    wherever they are. The share of zeros, the gap ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and
+    wherever they are. The fraction of zeros, the gap ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and
     ``rvsm/lambda`` with everything else.
 
     Args:
-        sparsity: the share of zeros at the end; None for a ``penalty`` with its λ.
+        sparsity: the fraction of zeros at the end; None for a ``penalty`` with its λ.
         method: "rvsm", or another of `rvsm.splitting.METHODS`.
         budget: more options of the target, as {"scope": "layer"}; see `rvsm.Budget`.
         steps: the number of optimizer steps; the trainer's own if it is left out.

@@ -25,20 +25,20 @@ class Budget:
     phase.
 
     Args:
-        sparsity: the share of zeros over the sparsified weights, in [0, 1).
+        sparsity: the fraction of zeros over the sparsified weights, in [0, 1).
         steps: the number of optimizer steps of the whole training.
-        ramp: the share of the steps in which the sparsity rises.
-        heal: the share of the steps, at the end, in which the support is fixed.
+        ramp: the fraction of the steps in which the sparsity rises.
+        heal: the fraction of the steps, at the end, in which the support is fixed.
         scope: "global" for one threshold over all layers, "layer" for the same sparsity in each.
         by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``). By
             flops, a weight that is multiplied c times per example ranks by |w|/√c, which loses the least Σw² for the
             multiplications saved: the thresholds of layers are proportional to √c.
         normalize: compare weights of different layers after division by their layer's standard deviation.
-        floor: the share of its largest groups that every layer keeps at least; one group is always kept. By default
-            that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each output;
+        floor: the fraction of its largest groups that every layer keeps at least; one group is always kept. By
+            default that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each output;
             but all layers together keep no more in this way than half of what the target leaves. So no layer dies, at
             any target.
-        every: steps between two looks at the quantile; a hundredth of the ramp by default.
+        every: steps between two evaluations of the quantile; a hundredth of the ramp by default.
 
     >>> budget = Budget(sparsity=0.9, steps=100)
     >>> [budget.phase(step) for step in (0, 50, 70, 1000)]
@@ -64,7 +64,7 @@ class Budget:
         for name in ("steps", "every"):
             value = getattr(self, name)
             if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
-                raise ValueError(f"{name} must be a whole number of optimizer steps ≥ 1 but is {value!r}")
+                raise ValueError(f"{name} must be an integer number of optimizer steps ≥ 1 but is {value!r}")
             object.__setattr__(self, name, None if value is None else int(value))
         for name in ("ramp", "heal", *([] if self.floor is None else ["floor"])):
             if not isinstance(getattr(self, name), Real):
@@ -231,7 +231,7 @@ def _magnitudes(layers: Sequence[Layer]) -> list[Tensor]:
 
 
 def require_share(sparsity: float, of: str = "") -> float:
-    """Return a sparsity that is a share in [0, 1), or raise."""
+    """Return a sparsity that is a fraction in [0, 1), or raise."""
     if isinstance(sparsity, bool) or not isinstance(sparsity, Real):
         raise TypeError(f"sparsity must be a number in [0, 1) but is {sparsity!r}{of}")
     if not 0 <= sparsity < 1:
