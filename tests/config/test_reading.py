@@ -219,7 +219,7 @@ class TestHelp:
     def test_options_are_explained(self) -> None:
         text = " ".join(help_of([]).split())
         assert "passes over the training images" in text
-        assert "the share of zeros over the sparsified weights" in text
+        assert "the fraction of zeros over the sparsified weights" in text
         assert "the largest learning rate; the schedule multiplies it" in text
 
     def test_nothing_of_the_parser_shows(self) -> None:

@@ -15,8 +15,8 @@ from rvsm.integrations.extras import needed_by
 from rvsm.metrics import zeros
 from rvsm.modes import modes_kept
 from rvsm.splitting import Method
-from rvsm.splitting.modules import unwrap
 from rvsm.splitting.naming import look_up
+from rvsm.splitting.weights import unwrap
 
 WEIGHTS, PACKED, CARD = "model.safetensors", "model.rvsm", "README.md"
 

@@ -10,8 +10,8 @@ from torch.optim import Optimizer
 
 from rvsm.integrations.recipe import Recipe
 from rvsm.splitting import Method
-from rvsm.splitting.modules import unwrap
 from rvsm.splitting.recalibrate import Batches
+from rvsm.splitting.weights import unwrap
 
 
 class SparseTraining:

@@ -10,8 +10,8 @@ class ACDC(Targeted):
     """Dense phases and sparse ones take turns; the last is sparse.
 
     The ramp of the budget is divided into ``cycles`` of equal length. Each begins dense; in its second half the
-    smallest weights, to the whole target, are zero. After the ramp they stay zero. So the network is trained at its
-    sparse self early and often, and has a way back each time. No penalty and no pull.
+    smallest weights, to the whole target, are zero. After the ramp the zeros are chosen once more and stay. So the
+    network is trained at its sparse self early and often, and has a way back each time. No penalty and no pull.
 
     Args:
         cycles: how often a dense and a sparse phase follow each other in the ramp.

@@ -6,43 +6,14 @@ derives from. Its docstring gets what they say about theirs. So an editor, a typ
 """
 
 import re
-from dataclasses import dataclass, field, fields
-from inspect import cleandoc
+from dataclasses import dataclass, field
+from inspect import cleandoc, signature
 from typing import dataclass_transform
 
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class Arguments:
-    """Makes a dataclass of each class that derives from it, unless that has a constructor of its own.
-
-    >>> class Sized(Arguments):
-    ...     '''Has a size.
-    ...
-    ...     Args:
-    ...         size: how large it is.
-    ...
-    ...     '''
-    ...
-    ...     size: int
-    >>> class Coloured(Sized):
-    ...     '''Has a colour.
-    ...
-    ...     Args:
-    ...         colour: how it looks.
-    ...
-    ...     '''
-    ...
-    ...     colour: str = "red"
-    >>> Coloured(size=3).colour
-    'red'
-    >>> print(Coloured.__doc__)
-    Has a colour.
-    <BLANKLINE>
-    Args:
-        size: how large it is.
-        colour: how it looks.
-
-    """
+    """Makes a dataclass of each class that derives from it, unless that has a constructor of its own."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -54,7 +25,7 @@ class Arguments:
 
 _SECTION = re.compile(r"^Args:\n((?:    .*\n?)+)", re.MULTILINE)
 _ENTRY = re.compile(r"^    (\w+):.*\n?(?:     .*\n?)*", re.MULTILINE)
-_NEXT = re.compile(r"^(Attributes|Example|Reference):", re.MULTILINE)
+_NEXT = re.compile(r"^(?=(Attributes|Example|Reference):)", re.MULTILINE)
 
 
 def _documented(cls: type) -> str:
@@ -63,13 +34,8 @@ def _documented(cls: type) -> str:
     for each in reversed(cls.__mro__):
         if (section := _SECTION.search(cleandoc(each.__doc__ or ""))) is not None:
             told |= {entry[1]: f"{entry[0].rstrip()}\n" for entry in _ENTRY.finditer(section[1])}
-    known = sorted(
-        (each for each in fields(cls) if each.init and each.name in told), key=lambda each: bool(each.kw_only)
-    )
-    section_of_all = "Args:\n" + "".join(told[each.name] for each in known)
+    arguments = "Args:\n" + "".join(told[name] for name in signature(cls).parameters if name in told)
     own = cleandoc(cls.__doc__ or "")
-    if (found := _SECTION.search(own)) is not None:
-        return own[: found.start()] + section_of_all + own[found.end() :]
-    following = _NEXT.search(own)
-    place = len(own) if following is None else following.start()
-    return f"{own[:place].rstrip()}\n\n{section_of_all}\n{own[place:]}".rstrip()
+    found = _SECTION.search(own) or _NEXT.search(own)  # its own, or where it would be
+    begin, end = (len(own), len(own)) if found is None else (found.start(), found.end())
+    return f"{own[:begin].rstrip()}\n\n{arguments}\n{own[end:].lstrip()}".rstrip()

@@ -13,7 +13,7 @@ from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named, look_up, parameters_of
 from rvsm.splitting.notices import warn
 from rvsm.splitting.support import is_held, let_go
-from rvsm.splitting.tensors import require_trainable
+from rvsm.splitting.weights import require_trainable
 
 if TYPE_CHECKING:
     from rvsm.splitting.method import Method

@@ -35,9 +35,9 @@ class Budget:
             multiplications saved: the thresholds of layers are proportional to √c.
         normalize: compare weights of different layers after division by their layer's standard deviation.
         floor: the fraction of its largest groups that every layer keeps at least; one group is always kept. By
-            default that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each output;
-            but all layers together keep no more in this way than half of what the target leaves. So no layer dies, at
-            any target.
+            default that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each
+            output; but all layers together keep no more in this way than half of what the target leaves. So no layer
+            dies, at any target.
         every: steps between two evaluations of the quantile; a hundredth of the ramp by default.
 
     >>> budget = Budget(sparsity=0.9, steps=100)

@@ -19,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from rvsm.modes import modes_kept
+from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting.layers import Layer, Layers
-from rvsm.splitting.modules import weight_names
 from rvsm.splitting.notices import warn
-from rvsm.splitting.recalibrate import random_state_kept
+from rvsm.splitting.weights import weight_names
 
 Example = Tensor | tuple[Any, ...]
 _Ids = frozenset[int]
@@ -148,7 +147,7 @@ class _Flow:
 def _run(model: nn.Module, example_input: Example) -> _Flow | None:
     """Return the flow of one forward pass, from its autograd graph; None if its outputs have none."""
     given = example_input if isinstance(example_input, tuple) else (example_input,)
-    with modes_kept(model), _all_with_gradient(model), random_state_kept(None), torch.enable_grad():
+    with modes_kept(model), _all_with_gradient(model), random_state_kept(), torch.enable_grad():
         # Clones, for an operation in place may not change a leaf.
         inputs = [
             x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in given
@@ -185,7 +184,7 @@ def _traced(model: nn.Module) -> _Flow | None:
     """Return the flow that can be told without an input; None if ``forward`` cannot be traced."""
     tensors: list[Tensor] = [*model.parameters(), *model.buffers()]
     try:
-        with warnings.catch_warnings(), random_state_kept(None):
+        with warnings.catch_warnings(), random_state_kept():
             warnings.simplefilter("ignore")
             # A copy that shares its tensors: forward may leave what it computes, here a proxy, in the module.
             copied = copy.deepcopy(model, {id(t): t for t in tensors})

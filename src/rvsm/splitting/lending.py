@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from rvsm.modes import modes_kept
+from rvsm.modes import buffers_kept, modes_kept, random_state_kept
 from rvsm.splitting.layers import Layer
-from rvsm.splitting.recalibrate import Batches, buffers_kept, random_state_kept, recalibrate
+from rvsm.splitting.recalibrate import Batches, recalibrate
 
 Output = Literal["u", "masked"]
 

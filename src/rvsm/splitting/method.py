@@ -17,12 +17,12 @@ from rvsm.splitting.ends import without_ends
 from rvsm.splitting.hooks import gradient_scale
 from rvsm.splitting.layers import Layer, require_finite, require_no_overshoot
 from rvsm.splitting.lending import Output, output_of, write, written
-from rvsm.splitting.modules import unwrap
 from rvsm.splitting.naming import Named, look_up, select, warn_of_untouched
 from rvsm.splitting.notices import warn
 from rvsm.splitting.options import count_multiplications, give_options
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.summary import describe, measure
+from rvsm.splitting.weights import unwrap
 from rvsm.splitting.zeros import FixedZeros, reservations
 
 
@@ -172,7 +172,8 @@ class Method(Algorithm):
         """Fix the zeros that are due, anew while their number rises; or set the threshold of each layer."""
         due = self.fixed_sparsity(self.step)
         if due is not None:
-            if not self._zeros or (budget.looks(self.step) and due != self.fixed_sparsity(self.step - 1)):
+            rises = budget.looks(self.step) and due != self.fixed_sparsity(self.step - 1)
+            if not self._zeros or rises or self.step == budget.ramp_steps:
                 self._zeros.fix(budget.zeros(self.layers.active, due), optimizer)
         elif not self._zeros and budget.looks(self.step, on_hold=self.alpha < 1):
             budget.set_thresholds(self.layers.active, budget.target(self.step))

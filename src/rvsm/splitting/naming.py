@@ -11,9 +11,16 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from rvsm.metrics import is_transposed_linear
 from rvsm.splitting.layers import Layer, Layers
-from rvsm.splitting.modules import computes_weights, require_no_directions, unwrap, warn_of_computed, weight_names
 from rvsm.splitting.notices import warn
-from rvsm.splitting.tensors import require_values, require_whole
+from rvsm.splitting.weights import (
+    computes_weights,
+    require_no_directions,
+    require_values,
+    require_whole,
+    unwrap,
+    warn_of_computed,
+    weight_names,
+)
 
 Named = Iterable[tuple[str, Tensor]]
 """Pairs of a name and a parameter."""

@@ -4,21 +4,19 @@ The running statistics of batch norm belong to the weights that made them. At th
 enough to hide most of its accuracy, and a few batches put them right.
 """
 
-import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rvsm.modes import modes_kept
-from rvsm.splitting.modules import inside, unwrap
+from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting.notices import warn
+from rvsm.splitting.weights import inside, unwrap
 
 Batches = Iterable[Any]
 """Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by forward's names."""
@@ -146,9 +144,6 @@ def _to(value: Any, device: torch.device) -> Any:
     return value.to(device) if torch.is_tensor(value) else value
 
 
-# What the processes of a data-parallel training must agree on
-
-
 def _ranks_of(model: nn.Module) -> "dist.ProcessGroup | None":
     """Return the processes that train a model together; None unless it is in a DistributedDataParallel."""
     found = (m for m in inside(model) if isinstance(m, nn.parallel.DistributedDataParallel))
@@ -193,39 +188,6 @@ def _average_statistics(norms: Iterable[_BatchNorm], ranks: "dist.ProcessGroup |
             mean.copy_(sums[0, :-1] / total)
             variance.copy_(sums[1, :-1] / total)
             count.fill_(total)
-
-
-# What comes back
-
-
-@contextmanager
-def buffers_kept(model: nn.Module) -> Iterator[None]:
-    """Bring every buffer back, bit for bit, on leaving."""
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in kept:
-                buffer.copy_(value)
-
-
-@contextmanager
-def random_state_kept(batches: Batches | None) -> Iterator[None]:
-    """Bring back the global random states, and those of a data loader's own generators."""
-    owners = [batches, *(getattr(batches, name, None) for name in ("sampler", "batch_sampler"))]
-    owners.append(getattr(getattr(batches, "batch_sampler", None), "sampler", None))
-    found = (getattr(owner, "generator", None) for owner in owners)
-    generators = {id(g): (g, g.get_state()) for g in found if isinstance(g, torch.Generator)}
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        for generator, state in generators.values():
-            generator.set_state(state)
 
 
 def warn_if_stale(model: nn.Module | None) -> None:

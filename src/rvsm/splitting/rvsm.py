@@ -11,7 +11,7 @@ from rvsm.splitting.budget import Budget
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.options import total_pull
 from rvsm.splitting.targeted import Targeted
-from rvsm.splitting.tensors import require_dense_gradient
+from rvsm.splitting.weights import require_dense_gradient
 
 
 class RVSM(Targeted):

@@ -9,10 +9,9 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from rvsm.data import Batches
 from rvsm.metrics import Statistics
-from rvsm.modes import modes_kept
+from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting import Method
 from rvsm.train.hardware import Placement
-from rvsm.train.randomness import random_state_kept
 
 EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 """Edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
@@ -23,7 +22,7 @@ def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[s
     """Return the accuracy and the mean cross-entropy, in eval mode; random numbers that the model draws come back."""
     correct = total = 0
     loss = 0.0
-    with random_state_kept(placement.device), modes_kept(model):
+    with random_state_kept(), modes_kept(model):
         model.eval()
         for x, y in batches.epoch(0):
             with placement.autocast():

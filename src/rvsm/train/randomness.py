@@ -1,8 +1,6 @@
 """The global generators of random numbers: of torch, Python and NumPy."""
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,13 +36,3 @@ def set_random_state(state: dict[str, Any], device: str) -> None:
     random.setstate(state["python"])
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
-
-
-@contextmanager
-def random_state_kept(device: str) -> Iterator[None]:
-    """Bring the states of all generators back on leaving."""
-    before = random_state(device)
-    try:
-        yield
-    finally:
-        set_random_state(before, device)

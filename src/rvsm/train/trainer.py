@@ -15,13 +15,13 @@ from rvsm.config import Config, build, described, differences
 from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
 from rvsm.models import Prepared, fill
 from rvsm.models.user import blame
-from rvsm.modes import modes_kept
+from rvsm.modes import modes_kept, random_state_kept
 from rvsm.records import check_weights, load_weights
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
-from rvsm.train.randomness import random_state, random_state_kept, seed_all, set_random_state
+from rvsm.train.randomness import random_state, seed_all, set_random_state
 from rvsm.train.restoring import check_state, optimizer_state
 
 
@@ -287,7 +287,7 @@ class Trainer:
         with (
             self._blamed(f"cannot take images of shape {list(x.shape[1:])}"),
             torch.no_grad(),
-            random_state_kept(self.placement.device),
+            random_state_kept(),
             modes_kept(self.model),
         ):
             scores = self.model.eval()(x[:2])

@@ -1,8 +1,9 @@
-"""What there is to know about the modules of torch: wrappers, which weights they have, and how these come about."""
+"""The weights of torch's modules: which they are, how they come about, and which cannot be sparsified."""
 
 from collections.abc import Iterable, Iterator
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrizations import _WeightNorm
 from torch.nn.utils.parametrize import ParametrizationList
@@ -78,3 +79,44 @@ def _directions(model: nn.Module) -> Iterator[str]:
         yield from (f"{before}{hook.name}_v" for hook in module._forward_pre_hooks.values() if type(hook) is WeightNorm)
         if isinstance(module, ParametrizationList) and any(isinstance(part, _WeightNorm) for part in module):
             yield f"{before}original1"
+
+
+def require_whole(name: str, w: Tensor) -> None:
+    """Raise for shards: a DTensor, or what FullyShardedDataParallel makes of a parameter, which it marks."""
+    if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
+        kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
+        raise ValueError(
+            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles"
+            " of all; train with DistributedDataParallel instead of FSDP"
+        )
+
+
+def require_values(name: str, w: Tensor) -> None:
+    """Raise for a tensor that has a shape but no values."""
+    if w.is_meta:
+        raise ValueError(
+            f"{name!r} is on the device 'meta' and has no values; move the model to a device with"
+            " model.to_empty(device='cpu') and load its weights before sparsifying it"
+        )
+
+
+def require_dense_gradient(name: str, gradient: Tensor | None) -> None:
+    """Raise if a pull, which is of all weights, cannot be added to a gradient of a few."""
+    if gradient is not None and gradient.layout != torch.strided:
+        raise ValueError(
+            f"{name!r} has a sparse gradient, to which decoupled=False cannot add the pull of all its weights; leave"
+            " the pull decoupled, or make the embedding with sparse=False"
+        )
+
+
+def require_trainable(name: str, w: Tensor) -> None:
+    """Raise for tensors that cannot be pulled: shards, shapes without values, and types too short for small steps."""
+    require_whole(name, w)
+    require_values(name, w)
+    if w.is_complex():
+        raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
+    if w.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"{name!r} is {str(w.dtype).removeprefix('torch.')}, in which a pull of less than one part in 128 is"
+            " rounded away and the weight never moves; keep the weights in float32 and use torch.autocast for speed"
+        )
