@@ -73,6 +73,62 @@ class RVSM(Targeted):
     order: Literal["proof", "printed"] = "proof"
     decoupled: bool = True
 
+    # The algorithm
+
+    def sparse(self, layer: Layer) -> Tensor:
+        """Return u = prox(w), in both orders."""
+        return layer.prox(layer.w.detach())
+
+    @property
+    def alpha(self) -> float:
+        """1 at w, 0 at u; falls with the progress of the ramp in between."""
+        if self.gradient == "moving" and self.budget is not None:
+            return 1 - self.budget.progress(self.step)
+        return float(self.gradient == "w")
+
+    def before_step(self, layer: Layer, lr: float) -> None:
+        """Pull w towards u: w ← w − ηβ(w − u)."""
+        if self.decoupled and self.order == "proof":
+            if layer.penalty is not None:  # else u is w
+                for w in layer.blocks():  # so that u is never larger than the cache
+                    w.lerp_(layer.prox(w), layer.pull(lr))
+            return
+        u = self.sparse(layer)
+        if self.order == "printed":  # the u of the step before; the first step has its own
+            u, layer.memory["u"] = layer.memory.get("u", u), u
+        if self.decoupled:
+            layer.w.lerp_(u, layer.pull(lr))
+        elif layer.parameter.grad is not None and layer.beta is not None:
+            uphill = bool(self.optimizer_options(layer).get("maximize"))  # then the optimizer adds the gradient
+            gap = u - layer.w if uphill else layer.w - u
+            layer.parameter.grad.add_(gap, alpha=layer.beta * self.gradient_scale)
+
+    def prepare(self, layer: Layer, lr: float) -> None:
+        """Limit the gradient where it is not taken at w."""
+        if self.alpha < 1:
+            self.temper(layer, lr)
+        if not self.decoupled:
+            require_dense_gradient(layer.name, layer.parameter.grad)
+
+    def temper(self, layer: Layer, lr: float) -> None:
+        """Limit the gradient of weights that u leaves out to t(1 − μ)/η, t the threshold and μ the momentum.
+
+        So no gradient lifts such a weight by more than the threshold. At rest none is as large: there it is β|w|(1 − μ)
+        with |w| ≤ t and ηβ < 1. But where u has emptied a whole channel before a batch norm, the norm divides by √ε
+        instead of a deviation, and weights that have no part in the network get gradients hundreds of times as large
+        as those that have. They would leap far above every threshold, and a common ranking would give them the places
+        of whole layers.
+        """
+        gradient = layer.parameter.grad
+        if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
+            return
+        momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
+        limit = layer.threshold * (1 - momentum) / lr * self.gradient_scale
+        unused = self.sparse(layer) == 0
+        gradient.copy_(torch.where(unused, gradient.clamp(-limit, limit), gradient))
+
+    # Its options
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.order not in ("proof", "printed"):
@@ -98,58 +154,6 @@ class RVSM(Targeted):
         """Return the order, where the gradient is taken, whether the pull is decoupled, and its total, too."""
         mine = {"order": self.order, "gradient": self.gradient}
         return {**super().settings(), **mine, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
-
-    def sparse(self, layer: Layer) -> Tensor:
-        """Return u = prox(w), in both orders."""
-        return layer.prox(layer.w.detach())
-
-    @property
-    def alpha(self) -> float:
-        """1 at w, 0 at u; falls with the progress of the ramp in between."""
-        if self.gradient == "moving" and self.budget is not None:
-            return 1 - self.budget.progress(self.step)
-        return float(self.gradient == "w")
-
-    def prepare(self, layer: Layer, lr: float) -> None:
-        """Limit the gradient where it is not taken at w."""
-        if self.alpha < 1:
-            self.temper(layer, lr)
-        if not self.decoupled:
-            require_dense_gradient(layer.name, layer.parameter.grad)
-
-    def before_step(self, layer: Layer, lr: float) -> None:
-        """Pull w towards u: w ← w − ηβ(w − u)."""
-        if self.decoupled and self.order == "proof":
-            if layer.penalty is not None:  # else u is w
-                for w in layer.blocks():  # so that u is never larger than the cache
-                    w.lerp_(layer.prox(w), layer.pull(lr))
-            return
-        u = self.sparse(layer)
-        if self.order == "printed":  # the u of the step before; the first step has its own
-            u, layer.memory["u"] = layer.memory.get("u", u), u
-        if self.decoupled:
-            layer.w.lerp_(u, layer.pull(lr))
-        elif layer.parameter.grad is not None and layer.beta is not None:
-            uphill = bool(self.optimizer_options(layer).get("maximize"))  # then the optimizer adds the gradient
-            gap = u - layer.w if uphill else layer.w - u
-            layer.parameter.grad.add_(gap, alpha=layer.beta * self.gradient_scale)
-
-    def temper(self, layer: Layer, lr: float) -> None:
-        """Limit the gradient of weights that u leaves out to t(1 − μ)/η, t the threshold and μ the momentum.
-
-        So no gradient lifts such a weight by more than the threshold. At rest none is as large: there it is β|w|(1 − μ)
-        with |w| ≤ t and ηβ < 1. But where u has emptied a whole channel before a batch norm, the norm divides by √ε
-        instead of a deviation, and weights that have no part in the network get gradients hundreds of times as large
-        as those that have. They would leap far above every threshold, and a common ranking would give them the places
-        of whole layers.
-        """
-        gradient = layer.parameter.grad
-        if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
-            return
-        momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
-        limit = layer.threshold * (1 - momentum) / lr * self.gradient_scale
-        unused = self.sparse(layer) == 0
-        gradient.copy_(torch.where(unused, gradient.clamp(-limit, limit), gradient))
 
 
 def _require_gradient(gradient: str, order: str, target: Budget | None) -> None:
