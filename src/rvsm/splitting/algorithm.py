@@ -19,7 +19,7 @@ class Algorithm(Arguments, ABC):
     """The part of a method that differs from method to method; `Method` is all the rest.
 
     Only `sparse` must be written. The others do nothing, or the usual thing. What an algorithm keeps between steps
-    belongs into the ``memory`` of each layer.
+    belongs in the ``memory`` of each layer.
 
     Args:
         model: a module, or pairs of name and parameter.
