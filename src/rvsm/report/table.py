@@ -107,6 +107,6 @@ def _caption(found: Sequence[Configuration]) -> str:
     if not any(counts):
         return "No run is finished."
     if max(counts) == 1:
-        return f"One run each: how much of a difference is chance is not known. {zeros}{waiting}"
+        return f"One run each: small differences may be chance. {zeros}{waiting}"
     runs = f"{max(counts)} runs each" if len(counts) == 1 else "the runs"
     return f"Mean ± standard deviation over {runs}. {zeros}{waiting}"

@@ -8,11 +8,12 @@ import pytest
 from rvsm.cli import main
 from rvsm.pages import Figure
 from rvsm.paper.theory import EXPECTED, STATEMENTS
-from rvsm.paper.theory.page import PARTS
+from rvsm.paper.theory.statements import PARTS
 
 
-def test_every_statement_has_one_place_on_the_page_and_they_are_in_its_order() -> None:
+def test_every_statement_has_one_place_on_the_page_and_an_expectation() -> None:
     assert [key for members in PARTS.values() for key in members] == list(STATEMENTS)
+    assert list(EXPECTED) == list(STATEMENTS)
 
 
 def test_some_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,8 @@ import torch
 
 import rvsm
 from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradient
-from rvsm.paper.theory.criticality import largest_off, residual
 from rvsm.paper.theory.moving_gradient import FallingRVSM
+from rvsm.paper.theory.penalty_formulas import largest_off, residual
 from rvsm.paper.theory.sparse_gradient import Size
 
 simulation = sys.modules["rvsm.paper.theory.simulate"]  # the package has a function of the same name

@@ -13,8 +13,8 @@ from torch.optim import SGD
 
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.network import Evaluation, angle, cross_moment, curvature, size
+from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.problems import named, starts
-from rvsm.paper.theory.rowwise import penalty_values
 from rvsm.paper.theory.sample import Empirical, inputs
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.trajectory import Setting

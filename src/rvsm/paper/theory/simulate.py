@@ -16,7 +16,7 @@ from torch.optim import SGD
 from rvsm.paper.theory import exact_admm
 from rvsm.paper.theory.moving_gradient import FallingRVSM
 from rvsm.paper.theory.network import Evaluation, Population, require_rows
-from rvsm.paper.theory.rowwise import penalty_values
+from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.trajectory import GradientPoint, Loss, MethodName, Moment, Order, Setting, Trajectory
 from rvsm.splitting import ADMM, RVSM, Method
 

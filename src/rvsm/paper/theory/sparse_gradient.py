@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from rvsm.paper.theory.bounds import beta_bound
-from rvsm.paper.theory.criticality import residual
 from rvsm.paper.theory.network import curvature, gradient, loss, size
+from rvsm.paper.theory.penalty_formulas import penalty_values, residual
 from rvsm.paper.theory.problems import PENALTIES, starts, truths
-from rvsm.paper.theory.rowwise import penalty_values
 from rvsm.paper.theory.simulate import walk
 from rvsm.paper.theory.trajectory import GradientPoint, Setting
 

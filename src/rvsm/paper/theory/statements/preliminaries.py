@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rvsm.paper.theory import network as net
 from rvsm.paper.theory.network import Population
+from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.problems import PENALTIES
-from rvsm.paper.theory.rowwise import penalty_values
 from rvsm.paper.theory.sample import monte_carlo, monte_carlo_cross_moment
 from rvsm.paper.theory.simulate import walk
 from rvsm.paper.theory.sweep import Sweep

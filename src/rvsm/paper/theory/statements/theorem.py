@@ -9,8 +9,8 @@ from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.counterexamples import rising_angle
 from rvsm.paper.theory.error_order import error_exponents
 from rvsm.paper.theory.network import curvature, size
+from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.problems import PENALTIES, starts, truths
-from rvsm.paper.theory.rowwise import penalty_values
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.statements.descent import ROUNDING
 from rvsm.paper.theory.sweep import Runs, Sweep, column
