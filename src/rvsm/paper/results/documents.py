@@ -54,46 +54,37 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
     given = {key.partition("/")[0] for key in parts}
     lines: list[str] = []
     old: list[str] = []
-    begun: str | None = None
+    begun: re.Match[str] | None = None
     for whole in document.split("\n"):
         line = whole.removesuffix("\r")
         begin = _BEGIN.fullmatch(line)
-        if begun is not None:
-            if begin is not None:
-                raise ValueError(f"{begun} has no end: put {_END} on a line of its own before {line}")
-            old.append(whole)
-            if line == _END:
-                lines += old if _stays(begun, old, given) else _new(begun, old, parts, given)
-                begun = None
-        elif begin is not None:
+        if begin is not None:
+            if begun is not None:
+                raise ValueError(f"{begun[0]} has no end: put {_END} on a line of its own before {line}")
             if begin["part"] not in PARTS:
                 raise ValueError(f"{line} names no part; choose from {', '.join(PARTS)}")
-            begun, old = line, [whole]
+            begun, old = begin, [whole]
+        elif begun is not None:
+            old.append(whole)
+            if line == _END:
+                lines += _renewed(begun, old, parts, given)
+                begun = None
         elif re.match(r"\s*<!--\s*results\b", line):
             raise ValueError(f"{_EXPECTED}, but found {line!r}")
         else:
             lines.append(whole)
     if begun is not None:
-        raise ValueError(f"{begun} has no end: put {_END} on a line of its own after it")
+        raise ValueError(f"{begun[0]} has no end: put {_END} on a line of its own after it")
     return "\n".join(lines)
 
 
-def _key(begun: str) -> str:
-    begin = _BEGIN.fullmatch(begun)
-    assert begin is not None
-    return f"{begin['collection']}/{begin['part']}"
-
-
-def _stays(begun: str, old: list[str], given: Container[str]) -> bool:
-    """Return whether a part keeps its text: it has one, and its collection was not given."""
-    return any(line.strip() for line in old[1:-1]) and _key(begun).partition("/")[0] not in given
-
-
-def _new(begun: str, old: list[str], parts: Mapping[str, str], given: Container[str]) -> list[str]:
-    """Return the lines of a part, which end as its first line did."""
-    collection = _key(begun).partition("/")[0]
+def _renewed(begun: re.Match[str], old: list[str], parts: Mapping[str, str], given: Container[str]) -> list[str]:
+    """Return the lines of a part, which end as its first line did; the old ones if its collection was not given."""
+    collection, key = begun["collection"], f"{begun['collection']}/{begun['part']}"
+    if collection not in given and any(line.strip() for line in old[1:-1]):
+        return old
     missing = EMPTY if collection in given else f"*There is no file {collection}.jsonl yet.*\n"
-    text = marked(_key(begun), parts.get(_key(begun), missing)).rstrip("\n")
+    text = marked(key, parts.get(key, missing)).rstrip("\n")
     end = "\r" if old[0].endswith("\r") else ""
     return [*(f"{line}{end}" for line in text.split("\n")[:-1]), old[-1]]
 

@@ -8,11 +8,10 @@ were known: it can only withhold a verdict, not turn one.
 
 from collections.abc import Iterator
 
-from rvsm.paper.results.claims.accuracy import accuracy_kept
 from rvsm.paper.results.claims.admm import against_admm, at_equal_sparsity
 from rvsm.paper.results.claims.channels import Channels, channels
 from rvsm.paper.results.claims.claim import Claim, Judged, Open, Untold
-from rvsm.paper.results.claims.penalties import accuracy_order, sparsity_order
+from rvsm.paper.results.claims.rows import accuracy_kept, accuracy_order, sparsity_order
 from rvsm.paper.results.claims.similar import loss_of_u
 from rvsm.paper.results.collections import Experiments
 from rvsm.paper.results.printed import PAIRS, TABLE_1, TABLE_2
