@@ -47,7 +47,7 @@ CHOICES: dict[str, Section] = {
     "optimizer": Section(OPTIMIZERS, "sgd"),
     "schedule": Section(SCHEDULES, "cosine"),
     "method": Section(
-        {"dense": Dense, **plugins("rvsm.methods"), **METHODS},
+        {"dense": Dense, **METHODS, **{n: m for n, m in plugins("rvsm.methods").items() if n not in METHODS}},
         "rvsm",
         frozenset({"model", "penalty", "groups", "budget", "steps", "epoch_steps", "example_input"}),
     ),

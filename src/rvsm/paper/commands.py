@@ -1,14 +1,17 @@
-"""The commands of the paper's room, which ``rvsm`` finds by their entry points."""
+"""The commands of the paper's room, which ``rvsm`` finds by their entry points.
+
+They import what they need when they are called: the command line imports this module while it is being imported.
+"""
 
 import argparse
 from pathlib import Path
 
-from rvsm.cli.paths import path
-from rvsm.cli.showing import show
-
 
 def results(words: list[str]) -> int:
     """Make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…."""
+    from rvsm.cli.paths import path
+    from rvsm.cli.showing import show
+
     parser = argparse.ArgumentParser(
         prog="rvsm results",
         description="Write tables.md, verdicts.json, verdicts.md and pictures from files that rvsm collect made.",
@@ -34,6 +37,8 @@ def results(words: list[str]) -> int:
 
 def theory(words: list[str]) -> int:
     """Judge every statement of the paper, with pictures and a page: rvsm theory."""
+    from rvsm.cli.paths import path
+
     parser = argparse.ArgumentParser(
         prog="rvsm theory",
         description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
