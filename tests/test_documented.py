@@ -13,8 +13,8 @@ NAME = re.compile(r"(?<![\w./-])rvsm(?!\.py\b)((?:\.[A-Za-z_]\w*)+)")
 
 
 def documented() -> list[str]:
-    """Return what README.md and docs/ say of the package, without "rvsm."."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """Return what README.md and docs/ say of the package, without "rvsm."; the page on the theory is the paper's."""
+    pages = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.stem != "theory")]
     found = {match[1] for page in pages for match in NAME.finditer(page.read_text(encoding="utf-8"))}
     return sorted(name.removeprefix(".") for name in found)
 

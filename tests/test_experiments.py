@@ -1,15 +1,24 @@
-"""Every file of experiments/ can be read, and what it describes can be made."""
+"""Every file of experiments/ can be read, and what it describes can be made.
 
+Those that name a method of another distribution's, or of the paper's room, need it to be installed.
+"""
+
+import tomllib
 from pathlib import Path
 
 import pytest
 import torch
 
 from rvsm.config import build, read_config
+from rvsm.config.sections import CHOICES
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-FILES = sorted(EXPERIMENTS.rglob("*.toml"))
-PAPER = sorted((EXPERIMENTS / "paper").glob("*.toml"))
+FILES = sorted(
+    file
+    for file in EXPERIMENTS.rglob("*.toml")
+    if tomllib.loads(file.read_text(encoding="utf-8")).get("method", {}).get("name", "rvsm")
+    in CHOICES["method"].entries
+)
 IMAGES = {"fashion-mnist": (1, 28), "cifar10": (3, 32), "folder": (3, 32)}
 """Channels and size of the images."""
 
@@ -34,26 +43,3 @@ def test_reads_and_builds(file: Path) -> None:
     else:
         assert method is not None
         assert method.attach(optimizer).name == config.method.name
-
-
-def test_the_files_of_the_paper_differ_in_their_rows_only() -> None:
-    """The same network, data and course of training in each table; and the numbers that the paper gives."""
-    for network, files in (("vgg16", 5), ("resnet18", 5)):
-        tables = [read_config(file).table() for file in PAPER if file.stem.startswith(network)]
-        assert len(tables) == files
-        for table in tables:
-            for own in ("name", "method", "penalty", "groups"):
-                table.pop(own, None)
-            assert table == tables[0]
-            assert table["model"] == {"name": network, "width": 1.0}
-            assert (table["training"]["epochs"], table["training"]["validation"]) == (200, 0.0)
-            assert table["schedule"]["drops"] == [0.4, 0.6, 0.8]
-
-
-@pytest.mark.parametrize("row", ["vgg16-l0", "resnet18-rvsm-l0", "resnet18-admm"])
-def test_a_published_row_has_the_numbers_of_the_papers_row(row: str) -> None:
-    paper, published = (read_config(EXPERIMENTS / "paper" / f"{row}{end}.toml") for end in ("", "-published"))
-    assert published.penalty == paper.penalty
-    assert published.method.name == f"{paper.method.name}-published"
-    for option, value in published.method.options.items():
-        assert paper.method.options[option] == value, option

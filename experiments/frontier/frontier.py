@@ -19,10 +19,10 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from rvsm.collect import collect, read
 from rvsm.config import read_config
 from rvsm.models import fastnet
 from rvsm.records import Run, folder_of
-from rvsm.results import collect, read
 from rvsm.train import run_all
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def train(options: argparse.Namespace) -> None:
         for file, flags in grid()
         if any(name in flags[1] for name in options.only)
     ]
-    known = {(run.name, run.config, run.seed) for run in (read(LINES) if LINES.exists() else [])}
+    known = {(run.name, run.fingerprint, run.seed) for run in (read(LINES) if LINES.exists() else [])}
     for seed in range(options.seeds):
         # The longer ones have two seeds.
         asked = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]

@@ -54,10 +54,14 @@ _HOME = {
         "release",
     ],
 }
-_MODULES = (
-    "bench", "data", "export", "groups", "integrations", "metrics", "models", "penalties", "runtime", "splitting",
-    "theory", "train",
-)  # fmt: skip
+_MODULES = {
+    **{
+        name: f"rvsm.{name}"
+        for name in ("bench", "data", "export", "groups", "integrations", "metrics", "models", "penalties", "runtime",
+                     "splitting", "train")
+    },
+    "theory": "rvsm.paper.theory",
+}  # fmt: skip
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
@@ -65,7 +69,7 @@ __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that 
 
 def __getattr__(name: str) -> object:
     if name in _MODULES:
-        return import_module(f"rvsm.{name}")
+        return import_module(_MODULES[name])
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
     value = getattr(import_module(_MODULE_OF[name]), name)

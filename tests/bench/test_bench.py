@@ -20,7 +20,7 @@ from rvsm.bench.memory import peak_memory
 from rvsm.config import read_config
 from rvsm.lowering import guard
 from rvsm.models import convnet
-from rvsm.records import Run
+from rvsm.records import Record, Run
 from rvsm.runtime import Program
 from rvsm.train import start
 
@@ -215,6 +215,9 @@ def test_size_and_speeds_are_kept_in_the_runs_folder(tmp_path: Path, monkeypatch
     times = {(e["engine"], e["batch"]): e["milliseconds"] for e in kept["engines"]}
     assert set(times) == {("PyTorch", 1), ("PyTorch", 2), ("rvsm", 1), ("rvsm", 2)}
     assert kept["speedup"] == pytest.approx(times["PyTorch", 2] / times["rvsm", 2])
+    outcome = Record.of_run(Run(folder), strict=True).outcome
+    assert outcome is not None
+    assert outcome.speedup == pytest.approx(kept["speedup"])
     with pytest.raises(ValueError, match="is not the folder of a run"):
         measure(tmp_path / "none")
 

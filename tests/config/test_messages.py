@@ -248,16 +248,6 @@ class TestTargets:
         assert "has no penalty" in refused("--method.name", "magnitude", "--penalty.name", "l1", *TARGET)
         assert "has no groups" in refused("--method.name", "dense", "--groups.name", "filter")
 
-    @pytest.mark.parametrize("method", ["rvsm-published", "admm-published"])
-    def test_the_published_methods(self, method: str) -> None:
-        published = ["--method.name", method]
-        assert "has no budget; leave the section out, or choose rvsm or magnitude" in refused(*published, *TARGET)
-        decided = "method.epoch_steps is decided by the rest of the training; leave it out"
-        assert refused(*published, "--method.epoch_steps", "3") == decided
-        assert "method.exclude is an option of" in refused(*published, "--method.exclude", "[a]")
-        needed = {"rvsm-published": "method.beta", "admm-published": "method.rho"}[method]
-        assert f"{needed} is missing" in refused(*published)
-
     def test_magnitude(self) -> None:
         assert refused("--method.name", "magnitude") == "magnitude needs a target: give --budget.sparsity 0.9"
         assert refused("--method.name", "acdc") == "acdc needs a target: give --budget.sparsity 0.9"

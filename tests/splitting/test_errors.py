@@ -376,8 +376,6 @@ def make(name: str, model: nn.Module):
         "proxsgd": {"penalty": L0},
         "magnitude": {"sparsity": 0.5, "steps": 10},
         "acdc": {"sparsity": 0.5, "steps": 10},
-        "rvsm-published": {"penalty": L0, "beta": 0.1, "epoch_steps": 5},
-        "admm-published": {"sparsity": 0.5, "rho": 0.1, "epoch_steps": 5},
     }
     return METHODS[name](model, **options[name])
 

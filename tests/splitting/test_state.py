@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import rvsm
-from rvsm.splitting import METHODS, Method, PublishedADMM, PublishedRVSM
+from rvsm.splitting import METHODS, Method
 
 STEPS = 40
 MAKERS: dict[str, Callable[[nn.Module], Method]] = {
@@ -29,11 +29,8 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
     "proxsgd": lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=1e-2)),
     "magnitude": lambda m: rvsm.Magnitude(m, sparsity=0.9, steps=STEPS),
     "acdc": lambda m: rvsm.ACDC(m, sparsity=0.9, steps=STEPS, cycles=3),
-    "rvsm-published": lambda m: PublishedRVSM(m, rvsm.L1(lam=1e-3), beta=0.3, epoch_steps=10),
-    "admm-published": lambda m: PublishedADMM(m, rho=0.2, sparsity=0.6, epoch_steps=10),
 }
-# A step in each phase of a budget (ramp 0–19, hold 20–27, heal 28–39), and the first of each. Of the epochs of the
-# published methods, the end of one, 20, and steps within.
+# A step in each phase of a budget (ramp 0–19, hold 20–27, heal 28–39), and the first of each.
 STOPS = [1, 7, 20, 24, 28, 33]
 
 

@@ -99,8 +99,6 @@ METHODS = {
     "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.6", "--method.interval", "3"],
     "proxsgd": ["--method.name", "proxsgd", "--penalty.name", "l1", "--penalty.lam", "1e-3"],
     "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.8"],
-    "rvsm-published": ["--method.name", "rvsm-published", "--penalty.lam", "1e-4", "--method.beta", "0.1"],
-    "admm-published": ["--method.name", "admm-published", "--method.rho", "0.01", "--method.sparsity", "0.6"],
 }
 
 

@@ -14,9 +14,9 @@ from rvsm import __version__
 from rvsm.cli.imports import add_allow_import
 from rvsm.cli.networks import bench, info, pack
 from rvsm.cli.paths import path
-from rvsm.cli.results import collect, results
 from rvsm.cli.showing import LogFormatter, complain, show
-from rvsm.cli.using import evaluate, predict
+from rvsm.cli.using import collect, evaluate, predict
+from rvsm.plugins import plugins
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -173,22 +173,10 @@ def _demo(words: list[str]) -> int:
     return 0
 
 
-def _theory(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm theory",
-        description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
-        " Exits with 1 if a verdict differs from the one on record.",
-    )
-    parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="judge only these; all if none")
-    parser.add_argument(
-        "--quick", action="store_true", help="a smaller sweep in a quarter of the time; no picture files"
-    )
-    parser.add_argument("--out", type=path, default=Path("theory"), help="folder to write to (default: %(default)s)")
-    options = parser.parse_args(words)
-    from rvsm.theory.laboratory import laboratory
-
-    expected = laboratory(options.statements, quick=options.quick, out=options.out, console=_console())
-    return 0 if expected else 1
+def _told(command: Command) -> str:
+    """Return the first line of a command's docstring as a line of the help."""
+    line = (command.__doc__ or "").strip().partition("\n")[0]
+    return line[:1].lower() + line[1:].removesuffix(".")
 
 
 COMMANDS: dict[str, tuple[Command, str]] = {
@@ -203,8 +191,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (info, "say what is in a packed file: rvsm info FILE"),
     "collect": (collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
-    "results": (results, "make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…"),
-    "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
+    **{name: (found, _told(found)) for name, found in plugins("rvsm.commands").items()},
 }
 EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
 """Where a command's packages are not those of the extra "train"."""

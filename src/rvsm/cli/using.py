@@ -52,6 +52,26 @@ def predict(words: list[str]) -> int:
     return 0
 
 
+def collect(words: list[str]) -> int:
+    """Keep finished runs as lines of a text file."""
+    parser = argparse.ArgumentParser(
+        prog="rvsm collect",
+        description="Keep finished runs as lines of a small text file, from which results are made.",
+    )
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of finished runs")
+    parser.add_argument(
+        "--into", type=path, required=True, metavar="FILE.jsonl",
+        help="the file; a line of the same name, options and seed is replaced",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    from rvsm.collect import collect
+    from rvsm.records import Run
+
+    new, replaced = collect([Run(folder) for folder in options.runs], options.into)
+    show(f"{options.into}: {new} new, {replaced} replaced")
+    return 0
+
+
 def _parser(
     command: str, description: str, usage: str | None = None, epilog: str | None = None
 ) -> argparse.ArgumentParser:

@@ -13,6 +13,7 @@ from rvsm.groups import GROUPS
 from rvsm.models import MODELS
 from rvsm.optimizers import OPTIMIZERS
 from rvsm.penalties import PENALTIES
+from rvsm.plugins import plugins
 from rvsm.schedules import SCHEDULES
 from rvsm.splitting import METHODS, Budget
 
@@ -46,7 +47,7 @@ CHOICES: dict[str, Section] = {
     "optimizer": Section(OPTIMIZERS, "sgd"),
     "schedule": Section(SCHEDULES, "cosine"),
     "method": Section(
-        {"dense": Dense, **METHODS},
+        {"dense": Dense, **METHODS, **{n: m for n, m in plugins("rvsm.methods").items() if n not in METHODS}},
         "rvsm",
         frozenset({"model", "penalty", "groups", "budget", "steps", "epoch_steps", "example_input"}),
     ),

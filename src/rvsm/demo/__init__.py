@@ -10,8 +10,8 @@ from rich.console import Console
 from rvsm.bench import OURS, measure
 from rvsm.config import Config, read_config
 from rvsm.records import Run
+from rvsm.records.values import inside
 from rvsm.report import report, rows, table
-from rvsm.report.numbers import inside
 from rvsm.train import run_all
 
 BASELINES = ("PyTorch", "PyTorch, channels last")

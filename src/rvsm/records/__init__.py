@@ -1,7 +1,22 @@
 """What a training leaves behind: a folder that survives a kill at any moment, without pickle."""
 
 from rvsm.records.checkpoint import DamagedError
+from rvsm.records.outcome import Histogram, Layer, Outcome, Runtime
+from rvsm.records.record import Evaluation, Record
 from rvsm.records.run import Run, folder_of, locked
 from rvsm.records.weights import check_weights, load_weights
 
-__all__ = ["DamagedError", "Run", "check_weights", "folder_of", "load_weights", "locked"]
+__all__ = [
+    "DamagedError",
+    "Evaluation",
+    "Histogram",
+    "Layer",
+    "Outcome",
+    "Record",
+    "Run",
+    "Runtime",
+    "check_weights",
+    "folder_of",
+    "load_weights",
+    "locked",
+]

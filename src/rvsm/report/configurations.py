@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from rvsm.config.config import OF_THE_MACHINE, fingerprint
-from rvsm.records import Run
-from rvsm.report.reading import Look, Outcome, Reading, clean, read
+from rvsm.records import Evaluation, Outcome, Record, Run
+from rvsm.records.values import clean
+from rvsm.report.statistics import Mean
 
 _ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # but not the path of images: another may hold other images
 
@@ -17,42 +19,111 @@ Series = list[tuple[float, float]]
 
 @dataclass(frozen=True, eq=False)
 class Configuration:
-    """The runs of one configuration.
+    """The runs of one configuration, with the means over their seeds.
 
     Attributes:
-        name: its name, which no other configuration of the report has.
+        name: its name, which no other configuration of a report has.
+        runs: its runs, by seed.
         number: its place in the report, which decides how it is drawn.
-        readings: its runs, by seed.
 
     """
 
     name: str
-    number: int
-    readings: tuple[Reading, ...]
+    runs: tuple[Record, ...]
+    number: int = 0
 
     @property
-    def first(self) -> Reading:
+    def first(self) -> Record:
         """The run that stands for the others where only one can be shown: the first that is finished."""
-        return next((r for r in self.readings if r.outcome is not None), self.readings[0])
+        return next((run for run in self.runs if run.outcome is not None), self.runs[0])
 
-    @property
+    @cached_property
     def outcomes(self) -> list[Outcome]:
         """The results of those that are finished."""
-        return [r.outcome for r in self.readings if r.outcome is not None]
+        return [run.outcome for run in self.runs if run.outcome is not None]
+
+    @property
+    def seeds(self) -> int:
+        """The number of finished runs, each with a seed of its own."""
+        return len(self.outcomes)
 
     @property
     def unfinished(self) -> int:
         """The number of those that are not."""
-        return len(self.readings) - len(self.outcomes)
+        return len(self.runs) - len(self.outcomes)
 
     @property
     def dense(self) -> bool:
         """Whether nothing was made sparse."""
         return self.first.method == "dense"
 
-    def series(self, value: Callable[[Look], float | None]) -> list[Series]:
+    def option(self, section: str, key: str) -> Any:
+        """Return an option, or None."""
+        return self.first.option(section, key)
+
+    def mean(self, value: Callable[[Outcome], float | None]) -> Mean:
+        """Return the mean over the finished runs that have the value."""
+        return Mean.of(map(value, self.outcomes))
+
+    @cached_property
+    def accuracy_w(self) -> Mean:
+        """The test accuracy of the weights w at the end of training."""
+        return self.mean(lambda o: o.w.accuracy)
+
+    @cached_property
+    def accuracy_u(self) -> Mean:
+        """The test accuracy of the sparse network u."""
+        return self.mean(lambda o: o.u.accuracy)
+
+    @cached_property
+    def sparsity(self) -> Mean:
+        """The fraction of zeros over the sparsified weights."""
+        return self.mean(lambda o: o.sparsity)
+
+    @property
+    def sparsity_of_all(self) -> Mean:
+        """The fraction of zeros over all parameters."""
+        return self.mean(lambda o: o.sparsity_of_all)
+
+    @property
+    def multiplications_saved(self) -> Mean:
+        """The fraction of all the network's multiplications that are with zero."""
+        return self.mean(lambda o: o.multiplications_saved)
+
+    @property
+    def nonzeros(self) -> Mean:
+        """Parameters that are not zero."""
+        return self.mean(lambda o: o.nonzeros)
+
+    @property
+    def minutes(self) -> Mean:
+        """The time of the training."""
+        return self.mean(lambda o: o.minutes)
+
+    @property
+    def packed_bytes(self) -> Mean:
+        """The size of the packed file, where the network was packed."""
+        return self.mean(lambda o: o.runtime.file_bytes if o.runtime else None)
+
+    @property
+    def speedup(self) -> Mean:
+        """How many times faster the packed network runs than the original in the fastest engine tried.
+
+        Unknown if that was measured in several ways, of which a mean would mean nothing.
+        """
+        timed = [(o.speedup, o.runtime) for o in self.outcomes if o.speedup is not None]
+        ways = {(runtime and runtime.largest_batch, runtime and runtime.threads) for _, runtime in timed}
+        return Mean.of(speedup for speedup, _ in timed if len(ways) == 1)
+
+    @cached_property
+    def densities(self) -> dict[str, float]:
+        """The fraction of weights left in each layer, as a mean over the seeds."""
+        names = dict.fromkeys(name for o in self.outcomes for name in o.layers)
+        return {name: Mean.of(o.layers[name].density for o in self.outcomes if name in o.layers).mean for name in names}
+
+    def series(self, value: Callable[[Evaluation], float | None]) -> list[Series]:
         """Return a quantity against the epoch, for each run that has it."""
-        found = [[(look.epoch, v) for look in r.looks if (v := value(look)) is not None] for r in self.readings]
+        found = [[(e.epoch, v) for e in run.evaluations if (v := value(e)) is not None] for run in self.runs]
         return [series for series in found if series]
 
 
@@ -71,47 +142,43 @@ def mean_series(series: Sequence[Series]) -> Series:
 
 def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]:
     """Group runs by configuration, in the order in which they came, and say what was left out or could not be read."""
-    groups: dict[tuple[str, str], list[Reading]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     notes: list[str] = []
-    folders = set()
-    for run in runs:
-        if (folder := run.folder.resolve()) in folders:
+    for run in {run.folder.resolve(): run for run in runs}.values():
+        record = Record.of_run(run)
+        notes += [f"{record.folder}: {complaint}" for complaint in record.complaints]
+        group = groups.setdefault((record.name, _fingerprint(record)), [])
+        twin = next((i for i, other in enumerate(group) if other.seed == record.seed), None)
+        if twin is None or record.seed is None:
+            group.append(record)
             continue
-        folders.add(folder)
-        reading = read(run)
-        notes += [f"{reading.folder}: {complaint}" for complaint in reading.complaints]
-        group = groups.setdefault((reading.name, fingerprint(reading.config, _ELSEWHERE)), [])
-        twin = next((i for i, other in enumerate(group) if other.seed == reading.seed), None)
-        if twin is None or reading.seed is None:
-            group.append(reading)
-            continue
-        if group[twin].outcome is None and reading.outcome is not None:
-            group[twin], reading = reading, group[twin]
+        if group[twin].outcome is None and record.outcome is not None:
+            group[twin], record = record, group[twin]
         notes.append(
-            f"{reading.folder} is left out: {group[twin].folder} has the same configuration and seed, and to count"
+            f"{record.folder} is left out: {group[twin].folder} has the same configuration and seed, and to count"
             " both would make the spread too small"
         )
     found = [
-        Configuration(readings[0].name, number, tuple(sorted(readings, key=lambda r: (r.seed is None, r.seed or 0))))
-        for number, readings in enumerate(groups.values())
+        Configuration(group[0].name, tuple(sorted(group, key=lambda r: (r.seed is None, r.seed or 0))), number)
+        for number, group in enumerate(groups.values())
     ]
     return _with_names_of_their_own(found), notes
 
 
-def flat(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options as "section.key" and a text; name and seed are left out."""
+def flat(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options as "section.key" and a string."""
     found: dict[str, str] = {}
-    for key, value in config.items():
+    for key, value in options.items():
         if isinstance(value, Mapping):
             found.update({clean(f"{key}.{k}"): _text(v) for k, v in value.items()})
-        elif key not in ("name", "seed"):
+        else:
             found[clean(key)] = _text(value)
     return found
 
 
 def differing(group: Sequence[Configuration]) -> list[str]:
     """Return the options in which configurations differ."""
-    tables = [flat(c.first.config) for c in group]
+    tables = [flat(c.first.options) for c in group]
     keys = dict.fromkeys(key for table in tables for key in table)
     return [key for key in keys if len({table.get(key) for table in tables}) > 1]
 
@@ -124,14 +191,15 @@ def _with_names_of_their_own(found: list[Configuration]) -> list[Configuration]:
         if len(others) == 1:
             named.append(c)
             continue
-        options = flat(c.first.config)
+        options = flat(c.first.options)
         apart = [f"{key} {options.get(key, 'unset')}" for key in differing(others)[:2]]
         named.append(replace(c, name=f"{c.name} ({', '.join(apart)})"))
     taken = [c.name for c in named]
-    return [
-        replace(c, name=f"{c.name} {fingerprint(c.first.config, _ELSEWHERE)}") if taken.count(c.name) > 1 else c
-        for c in named
-    ]
+    return [replace(c, name=f"{c.name} {_fingerprint(c.first)}") if taken.count(c.name) > 1 else c for c in named]
+
+
+def _fingerprint(record: Record) -> str:
+    return fingerprint(record.options, _ELSEWHERE)
 
 
 def _text(value: Any) -> str:

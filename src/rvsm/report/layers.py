@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from rvsm.pages import Cell, Details, Section
+from rvsm.records import Layer, Record
 from rvsm.report.configurations import Configuration
-from rvsm.report.numbers import NOTHING, Mean
-from rvsm.report.reading import Layer, Reading
+from rvsm.report.statistics import NOTHING, Mean
 
 _HEAD = ("layer", "shape", "weights", "zeros, %", "multiplications", "of them left", "left, %", "threshold")
 
@@ -26,7 +26,7 @@ def layers_of(found: Sequence[Configuration], title: str) -> Section:
 
 def _told(there: Mapping[Configuration, Sequence[Sequence[Cell]]]) -> str:
     seeds = " Numbers are means over the seeds." if any(len(c.outcomes) > 1 for c in there) else ""
-    grouped = any(c.first.option("groups", "name") not in (None, "element") for c in there)
+    grouped = any(c.option("groups", "name") not in (None, "element") for c in there)
     return (
         "Multiplications are counted for one image: a weight of a convolution works at every place of its output. The"
         " threshold is the last one before the zeros were fixed: what was smaller became zero"
@@ -36,47 +36,43 @@ def _told(there: Mapping[Configuration, Sequence[Sequence[Cell]]]) -> str:
 
 
 def _rows(c: Configuration) -> list[tuple[Cell, ...]]:
-    names = list(dict.fromkeys(name for o in c.outcomes for name in o.layers))
-    rows = [_row(c, name) for name in names]
+    rows = [_row(c, name) for name in c.densities]
     if len(rows) > 1:
-        rows.append(_total(c, names))
+        rows.append(_total(c))
     return rows
 
 
 def _row(c: Configuration, name: str) -> tuple[Cell, ...]:
-    layers = [o.layers[name] for o in c.outcomes if name in o.layers]
-    first = layers[0]
-    density = Mean.of(layer.density for layer in layers)
-    total = first.multiplications
-    left = None if total is None or density is None else total * density.mean
-    thresholds = [_threshold(r, name) for r in c.readings if r.outcome is not None]
-    threshold = Mean.of(thresholds)
+    first = next(o.layers[name] for o in c.outcomes if name in o.layers)
+    density, total = c.densities[name], first.multiplications
+    threshold = Mean.of(_threshold(run, name) for run in c.runs if run.outcome is not None)
     return (
         Cell(name),
-        Cell("\u00a0×\u00a0".join(map(str, first.shape)) or NOTHING),  # in one line
-        _count(_weights(first)),
-        _percent(None if density is None else 1 - density.mean),
+        Cell("\u00a0×\u00a0".join(map(str, first.shape))),  # in one line
+        _count(prod(first.shape)),
+        _percent(1 - density),
         _count(total),
-        _count(left),
-        _percent(None if total is None or density is None else density.mean),
-        Cell(NOTHING if threshold is None else f"{threshold.mean:.3g}", numeric=True),
+        _count(None if total is None else total * density),
+        _percent(None if total is None else density),
+        Cell(f"{threshold.mean:.3g}" if threshold else NOTHING, numeric=True),
     )
 
 
-def _total(c: Configuration, names: Sequence[str]) -> tuple[Cell, ...]:
+def _total(c: Configuration) -> tuple[Cell, ...]:
     """Return the sums over the listed layers; unknown where one of them is."""
 
     def summed(value: Callable[[Layer], float | None]) -> float | None:
         sums = []
         for o in c.outcomes:
-            values = [value(o.layers[name]) if name in o.layers else None for name in names]
+            values = [value(o.layers[name]) if name in o.layers else None for name in c.densities]
             known = [v for v in values if v is not None]
             sums.append(sum(known) if len(known) == len(values) else None)
         mean = Mean.of(sums)
-        return None if mean is None else mean.mean
+        return mean.mean if mean else None
 
-    weights, kept = summed(_weights), summed(lambda layer: _times(_weights(layer), layer.density))
-    total, left = summed(lambda x: x.multiplications), summed(lambda x: _times(x.multiplications, x.density))
+    weights, kept = summed(lambda x: prod(x.shape)), summed(lambda x: prod(x.shape) * x.density)
+    total = summed(lambda x: x.multiplications)
+    left = summed(lambda x: None if x.multiplications is None else x.multiplications * x.density)
     return (
         Cell("all of them", tone="plain"),
         Cell(""),
@@ -89,18 +85,10 @@ def _total(c: Configuration, names: Sequence[str]) -> tuple[Cell, ...]:
     )
 
 
-def _threshold(reading: Reading, name: str) -> float | None:
+def _threshold(run: Record, name: str) -> float | None:
     """Return the last threshold of a layer outside the heal phase, in which the zeros are fixed."""
-    looks = [look.thresholds[name] for look in reading.looks if look.phase != "heal" and name in look.thresholds]
-    return looks[-1] if looks and looks[-1] > 0 else None
-
-
-def _weights(layer: Layer) -> float | None:
-    return float(prod(layer.shape)) if layer.shape else None
-
-
-def _times(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one * other
+    found = [e.thresholds[name] for e in run.evaluations if e.phase != "heal" and name in e.thresholds]
+    return found[-1] if found and found[-1] > 0 else None
 
 
 def _count(value: float | None) -> Cell:

@@ -1,35 +1,67 @@
-"""The page of runs: the table, the pictures, and what was run."""
+"""The page of runs: the table, the pictures, and what was run; and the files beside it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from rvsm import __version__
+from rvsm.files import write_text
 from rvsm.pages import Cell, Figure, Page, Section
+from rvsm.pages.figure import FORMATS
+from rvsm.pages.page import write
+from rvsm.records import Run
 from rvsm.report import pictures
-from rvsm.report.configurations import Configuration
+from rvsm.report.configurations import Configuration, configurations
 from rvsm.report.layers import layers_of
-from rvsm.report.lead import lead, task
-from rvsm.report.rows import Row, columns
-from rvsm.report.what import what_was_run
+from rvsm.report.provenance import what_was_run
+from rvsm.report.summary import summary, task
+from rvsm.report.table import as_json, columns, markdown
 
 
-def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[str]) -> Page:
+def report(runs: Sequence[Run], out: Path) -> Path:
+    """Write ``report.html``, ``table.md``, ``table.json`` and ``pictures/`` into a folder, and return the page's path.
+
+    Pictures that an earlier report left there and that do not apply to these runs are removed.
+
+    Args:
+        runs: one run or several, finished or not; those that differ in their seed only are taken together.
+        out: the folder, which is made if it is not there.
+
+    """
+    if not runs:
+        raise ValueError("a report needs at least one run but got none")
+    found, notes = configurations(runs)
+    shown = page(found, notes)
+    figures = [figure for section in shown.sections for figure in section.figures]
+    drawn = {file for figure in figures for file in figure.save(out / "pictures")}
+    for name in pictures.NAMES:
+        for ending in FORMATS:  # what an earlier report drew there, and this one does not
+            if (file := out / "pictures" / f"{name}.{ending}") not in drawn:
+                file.unlink(missing_ok=True)
+    write_text(markdown(found), out / "table.md")
+    write_text(as_json(found), out / "table.json")
+    target = out / "report.html"
+    write(shown, target)
+    return target
+
+
+def page(found: Sequence[Configuration], notes: Sequence[str]) -> Page:
     """Return the page; parts for which there is nothing to show are left out."""
-    shown = columns(listed)
-    if all((row.seeds, row.unfinished) == (1, 0) for row in listed):
-        del shown["runs"]  # a column of ones; the lead says it
+    shown = columns(found)
+    if all((c.seeds, c.unfinished) == (1, 0) for c in found):
+        del shown["runs"]  # a column of ones; the summary says it
     where = layers_of(found, "Where the zeros are")
     parts = [
         Section(
             "Results",
-            paragraphs=[_legend(found, listed)],
+            paragraphs=[_legend(found)],
             head=tuple(shown),
             rows=[
                 [
-                    Cell(text(row), numeric=i > 0, key=pictures.key(c) if not i and len(found) > 1 else None)
+                    Cell(text(c), numeric=i > 0, key=pictures.key(c) if not i and len(found) > 1 else None)
                     for i, text in enumerate(shown.values())
                 ]
-                for c, row in zip(found, listed, strict=True)
+                for c in found
             ],
             figures=_drawn(pictures.plane(found)),
         ),
@@ -48,15 +80,10 @@ def page(found: Sequence[Configuration], listed: Sequence[Row], notes: Sequence[
     kept = [part for part in parts if part.figures or part.rows]
     return Page(
         title=_title(found),
-        lead=lead(found),
+        lead=summary(found),
         sections=[*kept, what_was_run(found, notes)],
         footer=f"Written by rvsm {__version__} from the records of the runs.",
     )
-
-
-def figures(shown: Page) -> list[Figure]:
-    """Return the pictures of a page."""
-    return [figure for section in shown.sections for figure in section.figures]
 
 
 def _title(found: Sequence[Configuration]) -> str:
@@ -66,30 +93,29 @@ def _title(found: Sequence[Configuration]) -> str:
     return f"{tasks[0]}, trained in {len(found)} ways" if len(tasks) == 1 else f"{len(found)} configurations"
 
 
-def _legend(found: Sequence[Configuration], listed: Sequence[Row]) -> str:
-    waiting = " Runs that are not finished have no numbers yet." if any(row.unfinished for row in listed) else ""
-    spread = " Numbers are mean ± standard deviation over the runs." if any(row.seeds > 1 for row in listed) else ""
-    if not any(row.seeds for row in listed):
-        return "The test images are looked at once, at the end; until a run is finished, it has no numbers here."
+def _legend(found: Sequence[Configuration]) -> str:
+    waiting = " Runs that are not finished have no numbers yet." if any(c.unfinished for c in found) else ""
+    spread = " Numbers are mean ± standard deviation over the runs." if any(c.seeds > 1 for c in found) else ""
+    saved = (
+        " Multiplications saved are those with zero, as a fraction of all that the network makes for an image."
+        if any(c.multiplications_saved for c in found)
+        else ""
+    )
+    if not any(c.seeds for c in found):
+        return "The test images are evaluated once, at the end; until a run is finished, it has no numbers here."
     return (
-        "Accuracy on the test images, which were looked at once, at the end: of the weights w when training ended, and"
+        "Accuracy on the test images, which were evaluated once, at the end: of the weights w when training ended, and"
         " of the sparse network u that was kept, with the statistics of batch norm estimated again. Zeros are counted"
         " over the sparsified weights (convolutions and linear layers) and over all parameters."
-        f"{_saved(listed)}{spread}{_packed(found)}{waiting}"
+        f"{saved}{spread}{_packed(found)}{waiting}"
     )
 
 
-def _saved(listed: Sequence[Row]) -> str:
-    if not any(row.multiplications_saved for row in listed):
-        return ""
-    return " Multiplications saved are those with zero, as a share of all that the network makes for an image."
-
-
 def _packed(found: Sequence[Configuration]) -> str:
-    timed = [outcome for c in found for outcome in c.outcomes if outcome.speedup]
+    timed = [o.runtime for c in found for o in c.outcomes if o.runtime is not None and o.speedup is not None]
     if not timed:
         return ""
-    ways = sorted({(o.batch, o.threads) for o in timed if o.batch and o.threads})
+    ways = sorted({(r.largest_batch, r.threads) for r in timed if r.largest_batch and r.threads})
     told = " and ".join(f"batches of {batch} with {threads} thread{'s' * (threads != 1)}" for batch, threads in ways)
     return (
         " File is the size of the packed network; speed is how many times faster it runs in the sparse runtime than the"

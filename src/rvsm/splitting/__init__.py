@@ -10,7 +10,6 @@ from rvsm.splitting.budget import Budget
 from rvsm.splitting.magnitude import Magnitude
 from rvsm.splitting.method import Method
 from rvsm.splitting.proxsgd import ProxSGD
-from rvsm.splitting.published import PublishedADMM, PublishedRVSM
 from rvsm.splitting.recalibrate import recalibrate
 from rvsm.splitting.rvsm import RVSM
 from rvsm.splitting.support import Support, keep_zeros
@@ -21,8 +20,6 @@ METHODS: dict[str, type[Method]] = {
     "proxsgd": ProxSGD,
     "magnitude": Magnitude,
     "acdc": ACDC,
-    "rvsm-published": PublishedRVSM,
-    "admm-published": PublishedADMM,
 }
 
 __all__ = [
@@ -34,8 +31,6 @@ __all__ = [
     "Magnitude",
     "Method",
     "ProxSGD",
-    "PublishedADMM",
-    "PublishedRVSM",
     "Support",
     "keep_zeros",
     "recalibrate",

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
+from rvsm.records import Outcome
 from rvsm.report.configurations import Configuration
 from rvsm.report.pictures.panels import MOST, W_AND_U, leftmost, lowest, omitted, panels, sizes, title
-from rvsm.report.reading import Outcome
 
 _ORDER = ("rvsm", "admm")  # the paper compares these two
 
@@ -52,7 +52,7 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         " from the largest to the smallest: weights w (solid) before and sparse network u (dashed) after the threshold."
         f" A drop to zero at the right is a channel that is gone. {told}"
         f"{' RVSM and ADMM stand beside each other, as in the paper.' if both else ''}"
-        f"{' Of several seeds, the first is shown.' if any(len(c.readings) > 1 for c in shown) else ''}"
+        f"{' Of several seeds, the first is shown.' if any(len(c.runs) > 1 for c in shown) else ''}"
         f"{omitted(len(ordered))}",
         draw,
         size,
@@ -73,18 +73,15 @@ def _layer(outcomes: Sequence[Outcome]) -> str | None:
 
 def _note(outcome: Outcome) -> str:
     """Return the words in a panel."""
-    zero, total = _gone(outcome)
-    if outcome.removed is None or not outcome.channels:
-        return f"{zero} of {total}\nchannels zero"
-    return f"{outcome.removed} of {outcome.channels}\nchannels left out"
+    (gone, total), known = _gone(outcome)
+    return f"{gone} of {total}\nchannels {'left out' if known else 'zero'}"
 
 
 def _told(outcomes: Mapping[str, Outcome]) -> str:
     """Return what a packed network does without; of results that do not say, only what is zero."""
-    counts = {name: (o.removed, o.channels) for name, o in outcomes.items() if o.removed is not None and o.channels}
-    known = len(counts) == len(outcomes)
+    known = all(o.channels for o in outcomes.values())
     verb = "are left out of a packed network" if known else "are zero"
-    found = counts if known else {name: _gone(o) for name, o in outcomes.items()}
+    found = {name: (known and o.channels) or _zero(o) for name, o in outcomes.items()}
     most = max(found, key=lambda name: found[name][0])
     removed, total = found[most]
     if not removed:
@@ -97,7 +94,12 @@ def _told(outcomes: Mapping[str, Outcome]) -> str:
     return f"Over all layers, {removed} of {total} channels{f' of {most}' if len(found) > 1 else ''} {verb}{reason}."
 
 
-def _gone(outcome: Outcome) -> tuple[int, int]:
+def _gone(outcome: Outcome) -> tuple[tuple[int, int], bool]:
+    """Return how many channels are gone, of how many, and whether those are the ones that the runtime leaves out."""
+    return outcome.channels or _zero(outcome), outcome.channels is not None
+
+
+def _zero(outcome: Outcome) -> tuple[int, int]:
     """Return how many channels of all layers are zero in u, and how many there are."""
     norms = [norm for layer in outcome.norms_u.values() for norm in layer]
     return sum(norm == 0 for norm in norms), len(norms)

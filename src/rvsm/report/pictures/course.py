@@ -6,6 +6,7 @@ from operator import attrgetter
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
+from rvsm.records import Evaluation
 from rvsm.report.configurations import Configuration, Series
 from rvsm.report.pictures.panels import (
     MOST,
@@ -30,15 +31,14 @@ from rvsm.report.pictures.panels import (
     title,
     when,
 )
-from rvsm.report.reading import Look
 
-_W, _U = attrgetter("w"), attrgetter("u")
+_W, _U = attrgetter("accuracy_w"), attrgetter("accuracy_u")
 
 
 def accuracy(found: Sequence[Configuration]) -> Figure | None:
     """Draw the accuracy of w and u against the epoch, a panel for each configuration."""
     validated = any(c.series(_W) for c in found)
-    w: Callable[[Look], float | None] = _W if validated else attrgetter("accuracy")
+    w: Callable[[Evaluation], float | None] = _W if validated else attrgetter("accuracy")
     having = [c for c in found if c.series(w)]
     shown = having[:MOST]
     if not shown:
@@ -78,7 +78,7 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
                 form = marker(c) if len(shown) > 1 else ""
                 tint, style = colour(c), line(c)
                 curves(axes, series, colour=tint, line=style, marker=form, factor=factor, name=c.name, run=c.number)
-        zeros.set(title="Zeros", xlabel="epoch", ylabel="share of the sparsified weights, %", ylim=(-3, 103))
+        zeros.set(title="Zeros", xlabel="epoch", ylabel="of the sparsified weights, %", ylim=(-3, 103))
         gaps.set(title="Gap", xlabel="epoch", ylabel="‖w − u‖")
         epochs((zeros, gaps))
         if logarithmic:
@@ -105,7 +105,7 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
     return Figure(
         "sparsity-and-gap",
-        "The share of zeros in u, and the gap: how far the weights w are from u. A gap that goes to zero means that"
+        "The fraction of zeros in u, and the gap: how far the weights w are from u. A gap that goes to zero means that"
         " nothing is lost when u is written in place of w; one that stays is what the last threshold cuts away at"
         f" once.{last}{seeds(shown)}",
         draw,
@@ -146,7 +146,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
             )
     if any(c.first.phases for c in shown):
         told += (
-            " Shaded are the phases of a run that was asked for a sparsity: it rises in the ramp, λ is fixed in the"
+            " Shaded are the phases of a run with a target sparsity: it rises in the ramp, λ is fixed in the"
             " hold, and in the heal phase the zeros are fixed, so that w = u."
         )
     if cut:
@@ -155,6 +155,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
 
 
 def _distance(c: Configuration) -> float | None:
-    """Return by how much u is worse than w at the last look, as a mean over the runs."""
-    found = [look.w - look.u for r in c.readings for look in r.looks[-1:] if look.w is not None and look.u is not None]
+    """Return by how much u is worse than w at the last evaluation, as a mean over the runs."""
+    last = [e for run in c.runs for e in run.evaluations[-1:]]
+    found = [e.accuracy_w - e.accuracy_u for e in last if e.accuracy_w is not None and e.accuracy_u is not None]
     return sum(found) / len(found) if found else None

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from rvsm.pages import Figure
+from rvsm.records import Record
 from rvsm.report.configurations import Configuration, Series, mean_series
 from rvsm.report.pictures.panels import (
     MOST,
@@ -22,14 +23,13 @@ from rvsm.report.pictures.panels import (
     sizes,
     title,
 )
-from rvsm.report.reading import Reading
 
 
 def lagrangian(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the Lagrangian of RVSM against the epoch, for those with at least three looks at it with the same λ."""
+    """Draw the Lagrangian of RVSM against the epoch, where at least three values are of the same λ."""
     of: dict[Configuration, list[Series]] = {}
     for c in found:
-        series = [s for r in c.readings if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
+        series = [s for r in c.runs if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
         if series:
             of[c] = series
     shown = dict(list(of.items())[:MOST])
@@ -49,9 +49,9 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
     rising = sum(_rises(mean_series(series)) for series in shown.values())
     steps = sum(max(len(mean_series(series)) - 1, 0) for series in shown.values())
     fell = (
-        f"It falls in each of the {steps} intervals between two looks"
+        f"It falls in each of the {steps} intervals between two evaluations"
         if not rising
-        else f"It rises in {rising} of the {steps} intervals between two looks"
+        else f"It rises in {rising} of the {steps} intervals between two evaluations"
     )
     size, phone = sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
     return Figure(
@@ -76,14 +76,13 @@ def _axis(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.6g}".replace("-", "−")))
 
 
-def _comparable(reading: Reading) -> Series:
-    """Return the Lagrangian at the looks at which the λ of the end of the hold phase was in force."""
-    hold = reading.phases.get("hold")
-    if reading.phases and hold is None:
+def _comparable(run: Record) -> Series:
+    """Return the Lagrangian at the evaluations at which the λ of the end of the hold phase was in force."""
+    hold = run.phases.get("hold")
+    if run.phases and hold is None:
         return []
-    looks = [k for k in reading.looks if k.lam and (hold is None or hold[0] < k.epoch <= hold[1])]
-    looks = [look for look in looks if look.lam == looks[-1].lam]
-    return [(look.epoch, look.lagrangian) for look in looks if look.lagrangian is not None]
+    held = [e for e in run.evaluations if e.lam and (hold is None or hold[0] < e.epoch <= hold[1])]
+    return [(e.epoch, e.lagrangian) for e in held if e.lam == held[-1].lam and e.lagrangian is not None]
 
 
 def _rises(series: Series) -> int:

@@ -6,7 +6,6 @@ from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
-from rvsm.report.numbers import Mean
 from rvsm.report.pictures.panels import MOST, colour, label, lowest, omitted, panels, sizes, title
 
 _ROW = 0.19  # inches for a layer
@@ -14,8 +13,8 @@ _MOST_LAYERS = 60
 
 
 def layers(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the share of weights left in each layer, a panel for each configuration that made something sparse."""
-    of = {c: _densities(c) for c in found}
+    """Draw the fraction of weights left in each layer, a panel for each configuration that made something sparse."""
+    of = {c: c.densities for c in found}
     sparse = {c: table for c, table in of.items() if table and min(table.values()) < 1}
     shown = dict(list((sparse or {c: table for c, table in of.items() if table}).items())[:MOST])
     if not shown:
@@ -51,7 +50,7 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
     left_out = [c.name for c in found if of[c] and c not in sparse] if sparse else []
     return Figure(
         "density-by-layer",
-        "The share of weights that are not zero in each layer, from the input at the top to the output at the bottom."
+        "The fraction of weights not zero in each layer, from the input at the top to the output at the bottom."
         f" The emptiest is {least[1]}, which keeps {100 * least[0]:.3g} %; the fullest is {most[1]}, with"
         f" {100 * most[0]:.3g} %."
         f"{' Mean over the seeds.' if any(len(c.outcomes) > 1 for c in shown) else ''}"
@@ -62,9 +61,3 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
         size,
         phone,
     )
-
-
-def _densities(c: Configuration) -> dict[str, float]:
-    names = dict.fromkeys(name for o in c.outcomes for name in o.densities)
-    means = {name: Mean.of(o.densities.get(name) for o in c.outcomes) for name in names}
-    return {name: mean.mean for name, mean in means.items() if mean is not None}

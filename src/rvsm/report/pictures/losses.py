@@ -7,6 +7,7 @@ from operator import attrgetter
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
+from rvsm.records import Evaluation
 from rvsm.report.configurations import Configuration, Series
 from rvsm.report.pictures.panels import (
     NARROW,
@@ -23,13 +24,12 @@ from rvsm.report.pictures.panels import (
     seeds,
     when,
 )
-from rvsm.report.reading import Look
 
 _STEPS = 2e3  # a rate that falls further, as a cosine does, is shown on a linear axis: there it is nothing in the end
-_TITLES: dict[str, tuple[str, Callable[[Look], float | None]]] = {
+_TITLES: dict[str, tuple[str, Callable[[Evaluation], float | None]]] = {
     "loss": ("Training loss", attrgetter("loss")),
     "loss_u": ("Validation loss of u", attrgetter("loss_u")),
-    "rate": ("Learning rate", attrgetter("rate")),
+    "rate": ("Learning rate", attrgetter("learning_rate")),
 }
 
 

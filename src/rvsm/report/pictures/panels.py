@@ -205,13 +205,13 @@ def positive(series: Series) -> Series:
 
 
 def when(shown: Sequence[Configuration]) -> str:
-    """Return the beginning of a sentence about the last look."""
+    """Return the beginning of a sentence about the last evaluation."""
     return "So far" if any(c.unfinished for c in shown) else "At the end"
 
 
 def seeds(shown: Sequence[Configuration]) -> str:
     """Return a sentence that tells the lines of seeds from their mean, if there are any."""
-    several = any(len(c.readings) > 1 for c in shown)
+    several = any(len(c.runs) > 1 for c in shown)
     return " Thin lines are single seeds, thick ones their mean." if several else ""
 
 

@@ -11,7 +11,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rvsm.pages import Figure
 from rvsm.pages.keys import gid
 from rvsm.report.configurations import Configuration
-from rvsm.report.numbers import Mean
 from rvsm.report.pictures.panels import NARROW, WIDE, colour, key, label, marker, unhidden
 
 Box = tuple[float, float, float, float]
@@ -21,9 +20,8 @@ _SPARSE = 0.95  # from here on, the points would crowd at the right of a linear 
 
 
 def plane(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the test accuracy of u against the share of zeros; None unless there are two finished runs."""
-    points = {c: [(o.sparsity, o.u) for o in c.outcomes if o.sparsity is not None and o.u is not None] for c in found}
-    shown = {c: pairs for c, pairs in points.items() if pairs}
+    """Draw the test accuracy of u against the fraction of zeros; None unless there are two finished runs."""
+    shown = {c: [(o.sparsity, o.u.accuracy) for o in c.outcomes] for c in found if c.outcomes}
     runs = sum(map(len, shown.values()))
     if runs < 2:
         return None
@@ -35,15 +33,13 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
-        level = Mean.of(a for _, a in shown[dense]) if dense is not None else None
+        level = None if dense is None else 100 * dense.accuracy_u.mean
         if level is not None:
-            axes.axhline(100 * level.mean, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
+            axes.axhline(level, color=mpl.rcParams["text.color"], linewidth=0.8, linestyle=":")
         centres: list[tuple[float, float, Configuration]] = []
         bars: list[tuple[float, float, float]] = []
         for c, pairs in shown.items():
-            s, a = Mean.of(s for s, _ in pairs), Mean.of(a for _, a in pairs)
-            assert s is not None
-            assert a is not None
+            s, a = c.sparsity, c.accuracy_u
             tint, form, spread, own = colour(c), marker(c), 100 * (a.std or 0.0), gid(c.number)
             for one, of in pairs if len(pairs) > 1 else ():
                 axes.plot(x(one), 100 * of, form, color=tint, markersize=4, alpha=0.5, linewidth=0, gid=own)
@@ -56,13 +52,13 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
             bars.append((x(s.mean), 100 * a.mean, spread))
             centres.append((x(s.mean), 100 * a.mean, c))
         _axes(axes, logarithmic=logarithmic)
-        _name(canvas, axes, centres, bars, None if level is None else 100 * level.mean)
+        _name(canvas, axes, centres, bars, level)
 
     several = any(len(pairs) > 1 for pairs in shown.values())
     return Figure(
         "accuracy-sparsity",
-        "Test accuracy of the sparse network u against the share of its weights that are zero: up and to the right is"
-        f" better. {'Small points are single runs, large ones' if several else 'Points are single runs.'}"
+        "Test accuracy of the sparse network u against the fraction of its weights that are zero: up and to the right"
+        f" is better. {'Small points are single runs, large ones' if several else 'Points are single runs.'}"
         f"{' the mean over the seeds, with one standard deviation up and down.' if several else ''}"
         f"{f' The dotted line is {dense.name}, which is dense.' if dense is not None else ''}"
         f"{' The axis of zeros is logarithmic in the weights that are left.' if logarithmic else ''}",

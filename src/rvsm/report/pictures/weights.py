@@ -9,9 +9,9 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, StrMethodFormatter
 
 from rvsm.pages import Figure, Key
+from rvsm.records import Histogram, Record
 from rvsm.report.configurations import Configuration
 from rvsm.report.pictures.panels import MOST, leftmost, lowest, omitted, panels, power, sizes, title
-from rvsm.report.reading import Histogram, Reading
 
 _W, _U = Key("w, before", "C0"), Key("u, after", "C1", filled=True)
 _THRESHOLD = Key("threshold", "C6", "--")
@@ -79,25 +79,21 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
     )
 
 
-def _read(reading: Reading) -> _Sizes | None:
+def _read(run: Record) -> _Sizes | None:
     """Return the histograms at the end; where w has healed to u, those before that phase; else those so far."""
-    heal = reading.phases.get("heal")
-    looks = [k for k in reading.looks if k.histogram is not None and (heal is None or k.epoch <= heal[0])]
-    last = looks[-1] if looks else None
+    heal = run.phases.get("heal")
+    having = [(e, e.histogram) for e in run.evaluations if heal is None or e.epoch <= heal[0]]
+    last, before = next(((e, h) for e, h in reversed(having) if h is not None), (None, None))
     threshold = None
-    single = reading.option("groups", "name") in (None, "element")  # else it is one of norms, not of weights
+    single = run.option("groups", "name") in (None, "element")  # else it is one of norms, not of weights
     if single and last is not None and last.threshold and min(last.threshold) > 0:
         threshold = (min(last.threshold), max(last.threshold))
-    outcome = reading.outcome
-    if outcome is None:
-        if last is None or last.histogram is None:
-            return None
-        return _Sizes(last.histogram, None, last.epoch, threshold)
-    if heal is not None and last is not None and last.histogram is not None:
-        return _Sizes(last.histogram, outcome.after, last.epoch, threshold)
-    if outcome.before is None:
+    outcome = run.outcome
+    if last is not None and before is not None and (outcome is None or heal is not None):
+        return _Sizes(before, outcome.after if outcome else None, last.epoch, threshold)
+    if outcome is None or outcome.before is None:
         return None
-    return _Sizes(outcome.before, outcome.after if reading.method != "dense" else None, None, threshold)
+    return _Sizes(outcome.before, outcome.after if run.method != "dense" else None, None, threshold)
 
 
 def _zeros(one: _Sizes) -> str:
@@ -126,4 +122,4 @@ def _told_older(older: dict[str, str]) -> str:
 
 
 def _seeds(shown: dict[Configuration, _Sizes]) -> str:
-    return " Of several seeds, the first is shown." if any(len(c.readings) > 1 for c in shown) else ""
+    return " Of several seeds, the first is shown." if any(len(c.runs) > 1 for c in shown) else ""

@@ -1,0 +1,58 @@
+"""The commands of the paper's room, which ``rvsm`` finds by their entry points.
+
+They import what they need when they are called: the command line imports this module while it is being imported.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def results(words: list[str]) -> int:
+    """Make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…."""
+    from rvsm.cli.paths import path
+    from rvsm.cli.showing import show
+
+    parser = argparse.ArgumentParser(
+        prog="rvsm results",
+        description="Write tables.md, verdicts.json, verdicts.md and pictures from files that rvsm collect made.",
+    )
+    parser.add_argument("files", nargs="+", type=path, metavar="FILE.jsonl", help="files of results")
+    parser.add_argument("--out", type=path, help="the folder to write to (default: that of the first file)")
+    parser.add_argument(
+        "--docs", type=path, nargs="+", default=[], metavar="FILE.md",
+        help="rewrite the parts of documents between their comments",
+    )  # fmt: skip
+    parser.add_argument(
+        "--experiments", type=path, default=Path("experiments"), metavar="DIR",
+        help="where the files of the experiments are (default: %(default)s)",
+    )  # fmt: skip
+    options = parser.parse_args(words)
+    from rvsm.paper.results.render import render
+
+    out = options.out or options.files[0].parent
+    for file in render(options.files, out, docs=options.docs, experiments=options.experiments):
+        show(file)
+    return 0
+
+
+def theory(words: list[str]) -> int:
+    """Judge every statement of the paper, with pictures and a page: rvsm theory."""
+    from rvsm.cli.paths import path
+
+    parser = argparse.ArgumentParser(
+        prog="rvsm theory",
+        description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
+        " Exits with 1 if a verdict differs from the one on record.",
+    )
+    parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="judge only these; all if none")
+    parser.add_argument(
+        "--quick", action="store_true", help="a smaller sweep in a quarter of the time; no picture files"
+    )
+    parser.add_argument("--out", type=path, default=Path("theory"), help="folder to write to (default: %(default)s)")
+    options = parser.parse_args(words)
+    from rich.console import Console
+
+    from rvsm.paper.theory.laboratory import laboratory
+
+    expected = laboratory(options.statements, quick=options.quick, out=options.out, console=Console())
+    return 0 if expected else 1

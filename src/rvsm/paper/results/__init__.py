@@ -1,0 +1,1 @@
+"""From results files to the tables, pictures and verdicts about the paper's experiments."""

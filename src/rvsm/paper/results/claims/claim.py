@@ -1,0 +1,141 @@
+"""What all claims share: their words before the runs, and the words for numbers of runs."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+
+from rvsm.paper.results.collections import Experiments
+from rvsm.paper.theory.verdict import Check, Verdict, check, judge
+from rvsm.report import Configuration
+from rvsm.report.statistics import Mean
+
+NOT_RUN, CANNOT = "not run yet", "cannot be judged"
+
+
+@dataclass(frozen=True)
+class Open:
+    """A claim that is not judged, and why: its runs are missing, or they do not fit each other."""
+
+    statement: str
+    where: str
+    claim: str
+    reason: str
+    verdict: str = NOT_RUN
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Untold:
+    """A claim about accuracy whose margin, in points, is smaller than what the runs can resolve."""
+
+    statement: str
+    where: str
+    claim: str
+    margin: float
+    evidence: str
+    verdict: str = "not told apart"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+Judged = Verdict | Open | Untold
+Claim = Callable[[Experiments], Judged]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A claim before the runs are looked at: its key, its place in the paper, and its words."""
+
+    statement: str
+    where: str
+    claim: str
+
+    def open(self, reason: str, verdict: str = NOT_RUN) -> Open:
+        """Return that it is not judged."""
+        return Open(self.statement, self.where, self.claim, reason, verdict)
+
+    def without(self, names: Sequence[str], experiments: Experiments) -> Open | None:
+        """Return that it is not judged, if one of the experiments that it needs is missing."""
+        missing = [name for name in names if name not in experiments]
+        return self.open(f"needs {', '.join(missing)}") if missing else None
+
+    def judged(
+        self,
+        printed: Check,
+        evidence: str,
+        *,
+        certain: Check | None = None,
+        noisy: Sequence[tuple[float, float]] = (),
+        correction: tuple[str, Check] | None = None,
+        mends: bool = False,
+    ) -> Verdict | Untold:
+        """Return the verdict that the checks give; `judge` says what the other arguments mean.
+
+        Args:
+            printed: the check of the whole claim.
+            evidence: the numbers.
+            certain: the check of the clauses that another seed would not change, which can make it fail alone.
+            noisy: of each clause about accuracy, the slack and the resolution, in points. If none is violated by
+                as much as its resolution, and one is within it, the claim is not told apart from its opposite.
+            correction: what is true instead, and its check.
+            mends: whether the correction keeps the conclusion.
+
+        """
+        fails = any(slack < 0 and slack <= -least for slack, least in noisy)
+        fails = fails or (certain is not None and not certain.passed)
+        if not fails and any(abs(slack) < least for slack, least in noisy):
+            return Untold(self.statement, self.where, self.claim, printed.margin, evidence)
+        said, corrected = correction or (None, None)
+        return judge(
+            self.statement,
+            where=self.where,
+            claim=self.claim,
+            printed=printed,
+            evidence=evidence,
+            correction=said,
+            corrected=corrected,
+            mends=mends,
+        )
+
+
+def at_least(slack: Iterable[float]) -> Check:
+    """Return the check that no slack is below zero; NaN is a violation."""
+    return check(torch.tensor(list(slack), dtype=torch.float64))
+
+
+def more_than(slack: Iterable[float]) -> Check:
+    """Return the check that all are above zero: equal is not more.
+
+    >>> more_than([0.0, 2.0]).passed, at_least([0.0, 2.0]).passed, at_least([float("nan"), 2.0]).passed
+    (False, True, False)
+    """
+    return check(torch.tensor(list(slack), dtype=torch.float64), tolerance=-1e-9)
+
+
+def ratio(one: float, other: float) -> float:
+    """Return a ratio; NaN, which no check passes, where it has no meaning."""
+    return one / other if other > 0 and isfinite(one) else float("nan")
+
+
+def percent(mean: Mean) -> str:
+    """Return a fraction in percent, with its spread."""
+    return f"{mean.percent} %"
+
+
+def both(e: Configuration) -> str:
+    """Return an experiment's accuracy and zeros."""
+    return f"{e.name} {percent(e.accuracy_u)} with {percent(e.sparsity)} zeros"
+
+
+def not_yet(names: Iterable[str], experiments: Experiments) -> str:
+    """Return a half-sentence on those that are missing, or nothing."""
+    missing = [name for name in names if name not in experiments]
+    return f"; not run yet: {', '.join(missing)}" if missing else ""

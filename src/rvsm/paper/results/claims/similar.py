@@ -1,0 +1,98 @@
+"""The claim that f(w) and f(u) behave very similarly."""
+
+from collections.abc import Sequence
+from math import isfinite
+
+from rvsm.paper.results.claims.claim import Claim, Judged, Statement, at_least, not_yet, percent, ratio
+from rvsm.paper.results.collections import Experiments
+from rvsm.paper.results.printed import PaperTable
+from rvsm.paper.theory.verdict import Check
+from rvsm.records import Outcome
+from rvsm.report import Configuration
+
+LOSS, ACCURACY = 0.1, 0.5
+"""What "very similar" is taken to mean: a tenth of the loss at w, and half a point of accuracy."""
+ROWS = {
+    "vgg16": ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),
+    "resnet18": ("resnet18-rvsm-l0",),
+}
+"""The rows in which w and u may differ at the end: those with a λ and a β.
+
+Where a sparsity was asked for, w = u at the end; and in the authors' scripts w is overwritten by u after each
+epoch, so that the two differ by their batch norm alone. Neither says anything about the claim.
+"""
+_UNSCALED = "-unscaled"
+
+
+def loss_of_u(table: PaperTable) -> Claim:
+    """Return the claim that loss and accuracy at u are those at w, for the rows of a table that can tell."""
+    rows = ROWS[table.network]
+    statement = Statement(
+        f"loss-of-u-{table.network}",
+        "Section 3.3",
+        "f(w) and f(u) behave very similarly on deep networks (here: the test losses differ by at most"
+        f" {100 * LOSS:g} % of that at w, and the accuracies by at most {ACCURACY} points).",
+    )
+
+    def claim(experiments: Experiments) -> Judged:
+        there = [experiments[name] for name in rows if name in experiments]
+        if not there:
+            return statement.open(f"needs {'one of ' * (len(rows) > 1)}{', '.join(rows)}")
+        said, corrected, mends = _correction(there) or (None, None, False)
+        return statement.judged(
+            _losses(there) & _accuracies(there),
+            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the share of what is"
+            " allowed that is left. Batch norm is estimated again for u, not for w.",
+            correction=None if said is None or corrected is None else (said, corrected),
+            mends=mends,
+        )
+
+    return claim
+
+
+def _correction(there: Sequence[Configuration]) -> tuple[str, Check, bool] | None:
+    """Return what is true where the claim as printed is not, its check, and whether it keeps the conclusion.
+
+    That accuracies agree while losses do not denies the claim, which is about losses: it mends nothing.
+    """
+    losses = _losses(there)
+    if (losses & _accuracies(there)).passed or not isfinite(losses.margin):
+        return None
+    scaled = [e for e in there if not e.name.endswith(_UNSCALED)]
+    candidates = [("The accuracies agree, the losses do not.", _accuracies(there), False)]
+    if scaled and len(scaled) < len(there):
+        total = "where the total pull Σηβ is that of 200 epochs"
+        candidates.insert(0, (f"True {total}.", _losses(scaled) & _accuracies(scaled), True))
+        candidates.append((f"The accuracies agree {total}, the losses do not.", _accuracies(scaled), False))
+    return next((one for one in candidates if one[1].passed), None)
+
+
+def _losses(experiments: Sequence[Configuration]) -> Check:
+    return at_least(1 - ratio(abs(o.u.loss - o.w.loss), o.w.loss) / LOSS for o in _outcomes(experiments))
+
+
+def _accuracies(experiments: Sequence[Configuration]) -> Check:
+    points = [100 * abs(o.u.accuracy - o.w.accuracy) for o in _outcomes(experiments)]
+    return at_least(1 - round(apart, 4) / ACCURACY for apart in points)
+
+
+def _outcomes(experiments: Sequence[Configuration]) -> list[Outcome]:
+    return [o for e in experiments for o in e.outcomes]
+
+
+def _told(e: Configuration) -> str:
+    """Return loss and accuracy at w and u, and where the validation losses were farthest apart."""
+    w, u = e.mean(lambda o: o.w.loss), e.mean(lambda o: o.u.loss)
+    said = (
+        f"{e.name}: test loss {w.text(digits=4)} at w and {u.text(digits=4)} at u, accuracy"
+        f" {percent(e.accuracy_w)} and {percent(e.accuracy_u)}"
+    )
+    apart = [
+        (ratio(abs(k.loss_u - k.loss_w), k.loss_w), k.epoch)
+        for k in e.first.evaluations
+        if k.loss_w and k.loss_u is not None
+    ]
+    if not apart:
+        return said
+    most, epoch = max(apart)
+    return f"{said}, validation losses at most {100 * most:.3g} % apart (epoch {epoch:g} of {e.outcomes[0].epochs})"

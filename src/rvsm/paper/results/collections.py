@@ -1,0 +1,115 @@
+"""The experiments of a results file, and the files that they were run from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rvsm.collect import by_name, read
+from rvsm.config import config_of, differences, read_config
+from rvsm.models import NotAllowedError
+from rvsm.records import Record
+from rvsm.report import Configuration
+
+Experiments = Mapping[str, Configuration]
+"""Runs that differ in their seed only are one experiment; here they are by name."""
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The experiments of a file; the collection has the name of the file."""
+
+    name: str
+    experiments: Experiments
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file of an experiment.
+
+    Attributes:
+        path: such as experiments/cpu/vgg16-l0.toml; None if there is none of the experiment's name.
+        changes: the options in which the run differs from the file, such as "training.epochs 12 → 4".
+
+    """
+
+    path: str | None
+    changes: tuple[str, ...] = ()
+
+
+def collections(files: Iterable[Path]) -> list[Collection]:
+    """Read files, each of which is a collection."""
+    found: dict[str, Path] = {}
+    for file in files:
+        if file.stem in found:
+            raise ValueError(f"{found[file.stem]} and {file} have one name; rename one of them")
+        found[file.stem] = file
+    return [Collection(name, grouped(read(file), str(file))) for name, file in found.items()]
+
+
+def grouped(records: Iterable[Record], where: str = "the file") -> dict[str, Configuration]:
+    """Return the experiments by name, in the order in which they came.
+
+    Raises:
+        ValueError: runs of one name differ in more than their seed, so that some have to go.
+
+    """
+    return {
+        name: Configuration(name, tuple(sorted(runs, key=lambda run: run.seed or 0)))
+        for name, runs in by_name(records, where).items()
+    }
+
+
+def comparable(collection: Collection) -> None:
+    """Raise an error if experiments of a collection, which is one table or two, were trained on different images."""
+    images: dict[str, str] = {}
+    for e in collection.experiments.values():
+        if (found := e.outcomes[0].images) is not None:
+            images.setdefault(found, e.name)
+    if len(images) > 1:
+        (one, first), (other, second), *_ = images.items()
+        raise ValueError(
+            f"{collection.name}.jsonl cannot be one table: {first} was trained on other images ({one}) than {second}"
+            f" ({other}); collect the runs on one set of images into a file of their own"
+        )
+
+
+def setting(e: Configuration) -> str:
+    """Return how an experiment was trained, in a few words."""
+    width = e.option("model", "width")
+    network = f"{e.option('model', 'name')}{'' if width is None else f' at width {width}'}"
+    epochs, batch, data = e.outcomes[0].epochs, e.option("training", "batch"), e.option("data", "name")
+    return f"{network}, {epochs} epochs of batches of {batch}, {data}"
+
+
+def sources(collection: Collection, folder: Path) -> dict[str, Source]:
+    """Return the file of each experiment: the one of its name, in the folder of its collection if it can be.
+
+    Args:
+        collection: the experiments; its name is also that of a folder.
+        folder: where the files of experiments are, in folders.
+
+    """
+    return {name: _source(e, collection.name, folder) for name, e in collection.experiments.items()}
+
+
+def _source(e: Configuration, collection: str, folder: Path) -> Source:
+    found = [path for path in folder.glob("**/*.toml") if path.stem == e.name]  # a name may hold any characters
+    if not found:
+        return Source(None)
+    file = min(found, key=lambda path: (path.parent.name != collection, path))
+    return Source(f"{folder.name}/{file.relative_to(folder).as_posix()}", _changes(e.first, file))
+
+
+def _changes(run: Record, file: Path) -> tuple[str, ...]:
+    """Return in what a run differs from its file, without what belongs to a machine."""
+    try:
+        target = read_config(file)
+        if target.fingerprint() == run.fingerprint:
+            return ()
+        data = {**target.data.table(), **run.options.get("data", {})}  # a line does not tell where its images were
+        made = config_of({"name": target.name, "seed": target.seed, **run.options, "data": data})
+    except NotAllowedError:
+        return ("the options cannot be compared without importing the model",)
+    except ValueError as error:
+        return (f"the options cannot be compared ({error})",)
+    return tuple(differences(target, made, machine=False)) or ("options that there were not when it was run",)

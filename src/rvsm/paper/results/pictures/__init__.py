@@ -1,0 +1,26 @@
+"""The pictures of a collection, one file for each kind; each is left out where there is nothing to draw."""
+
+from rvsm.pages import Figure
+from rvsm.paper.results.collections import Collection
+from rvsm.paper.results.pictures.channels import channels
+from rvsm.paper.results.pictures.flagship import flagship
+from rvsm.paper.results.pictures.layers import layers
+from rvsm.paper.results.pictures.losses import losses
+from rvsm.paper.results.pictures.tradeoff import tradeoff
+from rvsm.paper.results.printed import TABLES, is_of_the_paper
+
+
+def pictures(collection: Collection) -> list[Figure]:
+    """Return the pictures, those of the paper's tables or those of other networks."""
+    if not is_of_the_paper(collection.experiments):
+        return [figure for figure in (flagship(collection),) if figure is not None]
+    drawn = [
+        tradeoff(collection),
+        *(losses(table, collection) for table in TABLES),
+        *(layers(table, collection) for table in TABLES),
+        channels(collection),
+    ]
+    return [figure for figure in drawn if figure is not None]
+
+
+__all__ = ["pictures"]

@@ -1,0 +1,108 @@
+"""Write tables, verdicts and pictures of collections into a folder, and into a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rvsm.files import write_text
+from rvsm.pages import Figure
+from rvsm.paper.results import verdicts
+from rvsm.paper.results.claims import judged
+from rvsm.paper.results.collections import collections, comparable, sources
+from rvsm.paper.results.documents import marked, named_in, refresh
+from rvsm.paper.results.pictures import pictures
+from rvsm.paper.results.printed import TABLES, is_of_the_paper
+from rvsm.paper.results.tables import costs, headline, networks, paper_table
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """What comes of files of results.
+
+    Attributes:
+        parts: texts in Markdown by collection and name, such as "cpu/table-1".
+        verdicts: the verdicts of the collections that repeat the paper's tables, as JSON.
+        figures: the pictures.
+
+    """
+
+    parts: Mapping[str, str]
+    verdicts: str
+    figures: tuple[Figure, ...]
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The text files by name."""
+        of_claims = {key: text for key, text in self.parts.items() if key.endswith("/verdicts")}
+        others = {key: text for key, text in self.parts.items() if key not in of_claims}
+        return {
+            "tables.md": "\n".join(marked(key, text) for key, text in others.items()),
+            "verdicts.md": "\n".join(marked(key, text) for key, text in of_claims.items()),
+            "verdicts.json": self.verdicts,
+        }
+
+
+def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rendering:
+    """Return what comes of files, without writing it.
+
+    Args:
+        files: of results, each of which is a collection.
+        experiments: the folder of the files that the experiments were run from.
+        folder: the name of the folder of results; documents are in a folder beside it.
+
+    Raises:
+        ValueError: a file of results or the folder of experiments cannot be read.
+
+    """
+    read = collections(files)
+    if not experiments.is_dir():
+        raise ValueError(f"there is no folder {experiments}; say with --experiments where their files are")
+    parts: dict[str, str | None] = {}
+    claims, figures = {}, []
+    for c in read:
+        run_from, drawn = sources(c, experiments), pictures(c)
+        figures += drawn
+        if is_of_the_paper(c.experiments):
+            comparable(c)
+            claims[c.name] = list(judged(c.experiments))
+            parts |= {f"{c.name}/{table.key}": paper_table(table, c, run_from) for table in TABLES}
+            parts[f"{c.name}/verdicts"] = verdicts.table(claims[c.name])
+        else:
+            parts[f"{c.name}/networks"] = networks(c, run_from)
+            parts[f"{c.name}/headline"] = headline(c)
+        parts[f"{c.name}/costs"] = costs(c)
+        parts[f"{c.name}/pictures"] = "\n\n".join(
+            f"![{figure.name}](../{folder}/pictures/{figure.name}.png)\n\n{figure.caption}" for figure in drawn
+        )
+    there = {key: text for key, text in parts.items() if text}
+    return Rendering(there, verdicts.as_json(claims), tuple(figures))
+
+
+def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), experiments: Path) -> list[Path]:
+    """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
+
+    Args:
+        files: of results, each of which is a collection.
+        out: the folder.
+        docs: documents of which the parts between their comments are rewritten, too.
+        experiments: the folder of the files that the experiments were run from.
+
+    Raises:
+        ValueError: a file cannot be read or compared, or the folder has tables of a collection that is not given.
+
+    """
+    made = rendering(files, experiments=experiments, folder=out.resolve().name)
+    _loses_none(out / "tables.md", {file.stem for file in files})
+    refresh(docs, made.parts)  # first, as one may be refused
+    written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
+    for name, text in made.files.items():
+        write_text(text, out / name)
+        written.append(out / name)
+    return [*written, *docs]
+
+
+def _loses_none(tables: Path, given: set[str]) -> None:
+    """Raise an error if the tables that are there have a collection that was not given, and would lose it."""
+    if tables.exists() and (others := sorted(named_in(tables.read_text(encoding="utf-8", errors="replace")) - given)):
+        missing = ", ".join(f"{other}.jsonl" for other in others)
+        raise ValueError(f"{tables} is made from {missing}, too; give all files, or another folder with --out")

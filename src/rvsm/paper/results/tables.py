@@ -1,0 +1,269 @@
+"""Tables in Markdown, each row with the experiment and the options that it came from."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rvsm.config.config import OF_THE_MACHINE, fingerprint
+from rvsm.pages.markdown import cell, pipe_table
+from rvsm.paper.results.chance import CHANCE, difference
+from rvsm.paper.results.collections import Collection, Experiments, Source, setting
+from rvsm.paper.results.printed import PUBLISHED, PaperTable, PrintedRow
+from rvsm.records import Outcome, Record
+from rvsm.report import Configuration
+from rvsm.report.statistics import NOTHING, Mean
+from rvsm.report.summary import method_name
+
+Sources = Mapping[str, Source]
+
+_SPARSE = ("method", "penalty", "groups", "budget")  # sections of a configuration in which a dense run differs
+
+BATCHES = (1, 16, 64)
+"""Sizes of batches whose speeds are shown."""
+
+
+def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
+    """Return a table of the paper with our figures beside it; None if no experiment of it was run.
+
+    Args:
+        table: the paper's.
+        collection: ours.
+        sources: the files of the experiments.
+
+    """
+    ours = collection.experiments
+    known = {row.experiment for row in table.rows}
+    others = [PrintedRow(n, n, n, None) for n in ours if n.startswith(f"{table.network}-") and n not in known]
+    rows = [row for row in (*table.rows, *others) if row.experiment in ours]
+    if not rows:
+        return None
+    base = ours.get(table.base.experiment)
+    cells = [_paper_row(table, row, ours[row.experiment], base, sources) for row in rows]
+    head = (
+        "row",
+        *("paper: accuracy, %", "zeros, %", "to base"),
+        *("ours: accuracy of w, %", "of u, %", "to base", "zeros, %", "zeros of all, %"),
+        *("multiplications saved, %", "minutes", "seeds", "experiment"),
+    )
+    settings = dict.fromkeys(setting(ours[row.experiment]) for row in rows)
+    notes = [
+        f"The paper: {table.setting}. Ours: {cell('; '.join(settings))}.",
+        "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted"
+        " over the sparsified weights, and over all parameters.",
+        *_notes([ours[row.experiment] for row in rows], sources),
+    ]
+    if missing := [row.label for row in table.rows if row.experiment not in ours]:
+        notes.append(f"Not run yet: {cell('; '.join(missing))}.")
+    return f"**{table.title}**\n\n{pipe_table(head, cells, texts=('experiment',))}\n{' '.join(notes)}\n"
+
+
+def _paper_row(
+    table: PaperTable, row: PrintedRow, e: Configuration, base: Configuration | None, sources: Sources
+) -> list[str]:
+    lost, printed = table.lost(row), row.printed
+    is_base = row.experiment == table.base.experiment
+    return [
+        cell(row.label),
+        NOTHING if printed is None else f"{printed.accuracy:.2f}",
+        NOTHING if printed is None else f"{printed.sparsity:.2f}",
+        NOTHING if lost is None or is_base else _points(-lost),
+        e.accuracy_w.percent,
+        e.accuracy_u.percent,
+        NOTHING if base is None or is_base else _difference(e, base),
+        e.sparsity.percent,
+        e.sparsity_of_all.percent,
+        e.multiplications_saved.percent,
+        _minutes(e.minutes),
+        str(len(e.runs)),
+        _source(e, sources),
+    ]
+
+
+def networks(collection: Collection, sources: Sources) -> str:
+    """Return the table of sparse networks beside the dense ones of the same shape: accuracy, size and speed."""
+    ours = collection.experiments
+    sparse = [e for e in ours.values() if not e.dense]
+    bases = {e.name: dense_of(e, ours) for e in sparse}
+    alone = [e for e in ours.values() if e.dense and e not in bases.values()]
+    rows = [_network_row(e, None if e.dense else bases[e.name], sources) for e in (*alone, *sparse)]
+    head = (
+        *("network", "method", "accuracy dense, %", "accuracy sparse, %", "zeros, %", "multiplications saved, %"),
+        *("file, kB", "packed, kB"),
+        *(f"speed at {batch}, ×" for batch in BATCHES),
+        *("minutes", "seeds", "experiment"),
+    )
+    notes = [
+        "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one."
+        if any(e.outcomes[0].runtime for e in sparse)
+        else "",
+        *_speeds_told(sparse),
+        *_notes([*alone, *sparse, *(base for base in bases.values() if base)], sources),
+    ]
+    listed = pipe_table(head, rows, texts=("method", "experiment"))
+    return f"{listed}\n{' '.join(filter(None, notes))}".rstrip() + "\n"
+
+
+def headline(collection: Collection) -> str:
+    """Return the same in short: what is lost, and what is gained."""
+    ours = collection.experiments
+    head = (
+        "network",
+        "accuracy dense → sparse, %",
+        "zeros, %",
+        "multiplications saved, %",
+        "file dense → packed, MB",
+        f"faster at batch {' / '.join(map(str, BATCHES))}",
+    )
+    rows = []
+    for e in (e for e in ours.values() if not e.dense):
+        base = dense_of(e, ours)
+        epochs, files = e.outcomes[0].epochs, (e.mean(lambda o: o.file_bytes), e.packed_bytes)
+        speeds = [e.mean(speed_at(batch)).text(digits=1) for batch in BATCHES]
+        rows.append(
+            [
+                cell(f"{e.option('model', 'name')}, {epochs} epoch{'s' * (epochs != 1)}"),
+                f"{NOTHING if base is None else base.accuracy_u.percent} → {e.accuracy_u.percent}",
+                e.sparsity.percent,
+                e.multiplications_saved.percent,
+                " → ".join(size.text(1e-6, 2) for size in files),
+                f"{' / '.join(speeds)} ×",
+            ]
+        )
+    return pipe_table(head, rows)
+
+
+def dense_of(e: Configuration, others: Experiments) -> Configuration | None:
+    """Return the dense experiment that was trained alike, but for the method; None if there is none."""
+    return next((other for other in others.values() if other.dense and _alike(other.first, e.first)), None)
+
+
+def _alike(one: Record, other: Record) -> bool:
+    """Return whether two runs differ in the method only: of the same network, images, schedule and precision."""
+    runs, outcomes = (one, other), [run.outcome for run in (one, other) if run.outcome is not None]
+    training = {fingerprint({k: v for k, v in run.options.items() if k not in _SPARSE}, OF_THE_MACHINE) for run in runs}
+    precisions, epochs = {str(run.about.get("precision")) for run in runs}, {o.epochs for o in outcomes}
+    images = {o.images for o in outcomes if o.images is not None}
+    return len(training) == len(precisions) == len(epochs) == 1 and len(images) <= 1
+
+
+def _network_row(e: Configuration, base: Configuration | None, sources: Sources) -> list[str]:
+    dense = e if e.dense else base
+    return [
+        cell(_network(e)),
+        cell(_method(e)),
+        NOTHING if dense is None else dense.accuracy_u.percent,
+        NOTHING if e.dense else e.accuracy_u.percent,
+        e.sparsity.percent,
+        e.multiplications_saved.percent,
+        e.mean(lambda o: o.file_bytes).text(1e-3, 0),
+        e.packed_bytes.text(1e-3, 0),
+        *(e.mean(speed_at(batch)).text(digits=1) for batch in BATCHES),
+        _minutes(e.minutes),
+        str(len(e.runs)),
+        _source(e, sources) + ("" if base is None else f", {_source(base, sources)}"),
+    ]
+
+
+def speed_at(batch: int) -> Callable[[Outcome], float | None]:
+    """Return what tells the speed of a run at a size of batches, if it was measured."""
+
+    def speed(o: Outcome) -> float | None:
+        found = None if o.runtime is None else o.runtime.speedup(batch)
+        return None if found is None else found[0]
+
+    return speed
+
+
+def _speeds_told(experiments: Sequence[Configuration]) -> list[str]:
+    """Return what the speeds are against."""
+    engines: dict[str, None] = {}
+    threads: dict[str, None] = {}
+    for e in experiments:
+        for batch in BATCHES:
+            for o in e.outcomes:
+                if o.runtime is not None and (found := o.runtime.speedup(batch)) is not None:
+                    engines[found[1]] = None
+                    threads[str(o.runtime.threads)] = None
+    if not engines:
+        return []
+    return [
+        "Speed is that of the packed network in the sparse runtime, against the same network in the fastest dense"
+        f" engine at that size of batch ({cell(', '.join(engines))}; threads: {', '.join(threads)})."
+    ]
+
+
+def costs(collection: Collection) -> str:
+    """Return what the trainings cost, and on which machine."""
+    ours = collection.experiments
+    machines = dict.fromkeys(_machine(run) for e in ours.values() for run in e.runs)
+    head = ("experiment", "epochs", "minutes", "images per second", *(["machine"] if len(machines) > 1 else []))
+    rows = [
+        [
+            cell(e.name),
+            str(e.outcomes[0].epochs),
+            _minutes(e.minutes),
+            Mean.of(run.images_per_second for run in e.runs).text(digits=0),
+            *([cell("; ".join(dict.fromkeys(map(_machine, e.runs))))] if len(machines) > 1 else []),
+        ]
+        for e in ours.values()
+    ]
+    spent = [o.minutes or 0.0 for e in ours.values() for o in e.outcomes]
+    where = f", on {cell(next(iter(machines)))}" if len(machines) == 1 else ""
+    runs = f"{len(spent)} run{'s' * (len(spent) != 1)}"
+    return f"{pipe_table(head, rows, texts=('machine',))}\n{runs}, {sum(spent) / 60:.1f} hours in all{where}.\n"
+
+
+def _machine(run: Record) -> str:
+    about = run.about
+    threads = f"{about.get('threads', 'unknown')} thread{'s' * (about.get('threads') != 1)}"
+    versions = about.get("versions")
+    torch = f", torch {versions['torch']}" if isinstance(versions, Mapping) and "torch" in versions else ""
+    machine, precision = about.get("machine", "unknown machine"), about.get("precision", "unknown precision")
+    return f"{machine}, {threads}, {precision}{torch}"
+
+
+def _notes(experiments: Sequence[Configuration], sources: Sources) -> list[str]:
+    """Return how runs differ from their files, and how many of them there are."""
+    changed = {e.name: sources[e.name].changes for e in experiments}
+    notes = [
+        f"† {name} was run with other options than its file has: {', '.join(found)}."
+        for name, found in changed.items()
+        if found
+    ]
+    several = any(len(e.runs) > 1 for e in experiments)
+    spread = "± is one standard deviation over the seeds." if several else ""
+    single = f"Where there is one seed, differences below {CHANCE} may be chance."
+    if all(len(e.runs) > 1 for e in experiments):
+        return [spread, *map(cell, notes)]
+    return [*filter(None, [spread]), single, *map(cell, notes)]
+
+
+def _source(e: Configuration, sources: Sources) -> str:
+    """Return an experiment's name as a link to its file, with the fingerprint of the options."""
+    found = sources[e.name]
+    name = cell(e.name) if found.path is None else f"[{cell(e.name)}](../{found.path})"
+    return f"{name} {e.first.fingerprint}{' †' if found.changes else ''}"
+
+
+def _network(e: Configuration) -> str:
+    width = e.option("model", "width")
+    return f"{e.option('model', 'name')}{'' if width is None else f', width {width}'}, {e.option('data', 'name')}"
+
+
+def _method(e: Configuration) -> str:
+    if e.dense:
+        return "dense"
+    return method_name(PUBLISHED.get(e.first.method, e.first.method), e.option("penalty", "name"))
+
+
+def _minutes(mean: Mean) -> str:
+    """Return minutes, with a digit more where they are few."""
+    return mean.text(digits=0 if mean.mean >= 10 else 1)
+
+
+def _points(points: float) -> str:
+    return f"{points:+.2f}".replace("-", "−")
+
+
+def _difference(e: Configuration, base: Configuration) -> str:
+    """Return the difference of two accuracies with its spread."""
+    found = difference(e.accuracy_u, base.accuracy_u)
+    return _points(found.points) + ("" if found.spread is None else f" ± {found.spread:.2f}")

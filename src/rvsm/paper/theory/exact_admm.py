@@ -1,0 +1,65 @@
+"""True ADMM's step in w on the no-overlap network: the exact minimiser, by a problem in one dimension.
+
+argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖² depends on u and z by p = βu − z only. For w = re with a unit vector e,
+the objective is (L⁺ + β)r²/2 − r·s(e) + const, where s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So e
+maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies between w* and p, in their plane: its angle is all that is
+sought.
+"""
+
+from math import pi
+
+import torch
+from torch import Tensor
+
+from rvsm.paper.theory.network import Patches, angle, coefficients, curvature, size, unit
+
+_GRID = 65
+_BISECTIONS = 50
+
+
+def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> Tensor:
+    """Return argmin_w f(w) − ⟨p, w⟩ + (β/2)‖w‖² for each row of p.
+
+    Where the minimiser is 0, which needs p far on the other side of w*, 0 is returned.
+    """
+    truth = truth.expand_as(p)
+    big, axis = size(truth), unit(truth)
+    across = _across(p, axis)
+    length = size(p)
+    k = torch.as_tensor(k, dtype=torch.float64).expand_as(length)
+    # Where p is zero, every direction is as good as w* itself for the first term, and w* is best for the second.
+    phi = torch.where(length > 0, angle(torch.where((length > 0).unsqueeze(-1), p, axis), axis), 0.0)
+    theta = _best_angle(length, phi, big / (k * pi))
+    _, b = coefficients(k)
+    overlap = k / pi * (theta.sin() + (pi - theta) * theta.cos()) + b
+    s = length * (phi - theta).cos() + big / k**2 * overlap
+    e = theta.cos().unsqueeze(-1) * axis + theta.sin().unsqueeze(-1) * across
+    return (s.clamp_min(0) / (curvature(k) + beta)).unsqueeze(-1) * e
+
+
+def _best_angle(length: Tensor, phi: Tensor, weight: Tensor) -> Tensor:
+    """Return the θ in [0, φ] that maximises ‖p‖cos(φ−θ) + weight·(sinθ + (π−θ)cosθ).
+
+    There may be two local maxima, so a grid finds the neighbourhood and bisection of the derivative the point.
+    """
+    grid = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1) * phi
+    height = length * (phi - grid).cos() + weight * (grid.sin() + (pi - grid) * grid.cos())
+    best = height.argmax(dim=0, keepdim=True)
+    low = grid.gather(0, (best - 1).clamp_min(0)).squeeze(0)
+    high = grid.gather(0, (best + 1).clamp_max(_GRID - 1)).squeeze(0)
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        rising = length * (phi - middle).sin() - weight * (pi - middle) * middle.sin() > 0
+        low, high = torch.where(rising, middle, low), torch.where(rising, high, middle)
+    return (low + high) / 2
+
+
+def _across(p: Tensor, axis: Tensor) -> Tensor:
+    """Return the unit vector across w* in the half-plane of p; any one where p lies on the axis."""
+    across = p - (p * axis).sum(dim=-1, keepdim=True) * axis
+    spare = torch.zeros_like(axis).scatter(-1, axis.abs().argmin(dim=-1, keepdim=True), 1.0)
+    spare = spare - (spare * axis).sum(dim=-1, keepdim=True) * axis
+    on_axis = (size(across) <= 1e-14 * size(p)).unsqueeze(-1)
+    # In one dimension nothing is across, and zero stays.
+    across = torch.where(on_axis, spare, across)
+    return across / size(across).clamp_min(torch.finfo(torch.float64).tiny).unsqueeze(-1)

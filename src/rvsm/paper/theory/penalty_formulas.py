@@ -1,0 +1,90 @@
+"""The penalties of the paper, written out again: λP(u) of each row, and whether u is a critical point of f + λP.
+
+The formulas depend on nothing but the paper, on purpose: a wrong proximal operator cannot hide behind a wrong value,
+nor satisfy these conditions by its own measure.
+"""
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from rvsm.penalties import L0, L1, Penalty, TransformedL1
+
+_FORMULAS: dict[type[Penalty], Callable[..., Tensor]] = {
+    L0: lambda penalty, u: u.count_nonzero(dim=-1).double(),
+    L1: lambda penalty, u: u.abs().sum(dim=-1),
+    TransformedL1: lambda penalty, u: ((penalty.a + 1) * u.abs() / (penalty.a + u.abs())).sum(dim=-1),
+}
+
+
+def penalty_values(penalties: Sequence[Penalty], u: Tensor) -> Tensor:
+    """Return λP(u) for each row of u, whose rows are divided evenly among the penalties, in order.
+
+    Every row is a run of its own. Any other penalty goes through its own ``value``, row by row.
+
+    >>> penalty_values([L1(lam=2.0), L0(lam=0.5)], torch.tensor([[1.0, -2.0], [0.0, 3.0]])).tolist()
+    [6.0, 0.5]
+    """
+    blocks = u.view(len(penalties), -1, u.shape[-1])
+    values = torch.empty(blocks.shape[:2], dtype=torch.float64)
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for i, penalty in enumerate(penalties):
+        alike.setdefault((type(penalty), getattr(penalty, "a", None)), []).append(i)
+    for places in alike.values():
+        first, chosen = penalties[places[0]], blocks if len(places) == len(penalties) else blocks[places]
+        if type(first) in _FORMULAS:
+            lam = torch.tensor([penalties[i].lam for i in places], dtype=torch.float64)
+            values[places] = lam.unsqueeze(-1) * _FORMULAS[type(first)](first, chosen).double()
+        else:
+            values[places] = torch.stack(
+                [torch.stack([penalties[i].value(row) for row in blocks[i]]).double() for i in places]
+            )
+    return values.flatten()
+
+
+def residual(penalty: Penalty, u: Tensor, gradient: Tensor, *, beta: float) -> Tensor:
+    """Return by how much each row of u violates the conditions of a limit at α = 0, in the largest norm.
+
+    On the support of u: ∇f(u) = −λP'(u). Off it: |∇f(u)| ≤ βt, t the threshold. That is λ for ℓ1 and √(2λβ) for ℓ0; it
+    is never above λP'(0+), so u is a critical point of f + λP.
+
+    >>> u, gradient = torch.tensor([[2.0, 0.0]]), torch.tensor([[-0.5, 0.7]])
+    >>> [round(float(residual(one, u, gradient, beta=1.0)), 6) for one in (L1(lam=0.5), L1(lam=0.6), L0(lam=0.5))]
+    [0.2, 0.1, 0.5]
+    """
+    on = (gradient + u.sign() * _slope(penalty, u.abs())).abs()
+    off = (gradient.abs() - largest_off(penalty, beta=beta)).clamp_min(0.0)
+    return torch.where(u == 0, off, on).amax(dim=-1)
+
+
+def largest_off(penalty: Penalty, *, beta: float) -> float:
+    """Return βt, the largest |∇f(u)| that an entry outside the support may have at a limit.
+
+    >>> largest_off(L1(lam=0.3), beta=0.1), largest_off(L0(lam=0.5), beta=4.0)
+    (0.3, 2.0)
+    """
+    if isinstance(penalty, L1):
+        return penalty.lam
+    if isinstance(penalty, L0):
+        return sqrt(2 * penalty.lam * beta)
+    a, mu = _transformed(penalty).a, penalty.lam / beta
+    jumps = mu > a * a / (2 * (a + 1))
+    return beta * (sqrt(2 * mu * (a + 1)) - a / 2) if jumps else penalty.lam * (a + 1) / a
+
+
+def _slope(penalty: Penalty, size: Tensor) -> Tensor:
+    """Return λP' at sizes above zero."""
+    if isinstance(penalty, L1):
+        return torch.full_like(size, penalty.lam)
+    if isinstance(penalty, L0):
+        return torch.zeros_like(size)
+    a = _transformed(penalty).a
+    return penalty.lam * (a + 1) * a / (a + size).square()
+
+
+def _transformed(penalty: Penalty) -> TransformedL1:
+    if not isinstance(penalty, TransformedL1):
+        raise TypeError(f"the conditions are known of L1, L0 and TransformedL1 but the penalty is {penalty!r}")
+    return penalty

@@ -1,0 +1,163 @@
+"""Runs whose gradient is taken at u, beside RVSM's, whose gradient is taken at w: same truths, starts, λ and β."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import pi, sqrt
+
+import torch
+from torch import Tensor
+
+from rvsm.paper.theory.bounds import beta_bound
+from rvsm.paper.theory.network import curvature, gradient, loss, size
+from rvsm.paper.theory.penalty_formulas import penalty_values, residual
+from rvsm.paper.theory.problems import PENALTIES, starts, truths
+from rvsm.paper.theory.simulate import walk
+from rvsm.paper.theory.trajectory import GradientPoint, Setting
+
+K = 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is run.
+
+    Attributes:
+        dimensions: d.
+        seeds: truths and starts of each setting.
+        steps: the most steps with the theorem's β, where some runs never rest.
+        strong_steps: the most steps with β = L⁺, where all do, a few of them late.
+        shares: λ/β as shares of 1/√d.
+
+    """
+
+    dimensions: tuple[int, ...]
+    seeds: int
+    steps: int
+    strong_steps: int
+    shares: tuple[float, ...] = (0.9, 0.3)
+
+
+FULL = Size((2, 10), 48, 300, 600)
+QUICK = Size((10,), 16, 300, 400)
+
+RESTED = 1e-6
+"""The ‖∇f(v) + β(w − u)‖ below which a run is at rest."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The runs of one penalty and dimension, one row each.
+
+    Attributes:
+        penalty: its name.
+        d: the dimension.
+        settings: the setting of each block of rows.
+        truth: w*.
+        start: w⁰.
+        w, u: the last step's.
+        alive: whether u is not empty.
+        left: the last ‖∇f(v) + β(w − u)‖.
+        loss: f(u).
+        masked: f of w on the support of u.
+        error: ‖u − w*‖.
+        critical: by how much u violates the conditions of a critical point of f + λP; NaN where u is empty.
+        rise: the largest increase of f(u) + λP(u) in a step whose gradient was taken at u.
+        excess: the largest excess of that increase over the bound for β ≥ L⁺, whatever the penalty.
+        excess_convex: the same over the bound for a convex penalty.
+
+    """
+
+    penalty: str
+    d: int
+    settings: tuple[Setting, ...]
+    truth: Tensor
+    start: Tensor
+    w: Tensor
+    u: Tensor
+    alive: Tensor
+    left: Tensor
+    loss: Tensor
+    masked: Tensor
+    error: Tensor
+    critical: Tensor
+    rise: Tensor
+    excess: Tensor
+    excess_convex: Tensor
+
+    @property
+    def rested(self) -> Tensor:
+        """Whether each run is at rest."""
+        return self.left <= RESTED
+
+
+def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
+    """Run each penalty from starts with θ⁰ ≤ π − 1 to rest, or for as long as the plan says.
+
+    Args:
+        at: where the gradient is taken.
+        strong: β = L⁺, instead of the theorem's bound on β for δ = 1.
+        quick: fewer starts and steps.
+
+    """
+    plan = QUICK if quick else FULL
+    return tuple(_ends(name, d, at, strong, plan) for d, name in product(plan.dimensions, PENALTIES))
+
+
+def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> Ends:
+    seeds, steps = plan.seeds, plan.strong_steps if strong else plan.steps
+    settings = list(_settings(name, d, strong, plan.shares))
+    generator = torch.Generator().manual_seed(2000 + d)
+    truth = truths(seeds, d, generator)
+    theta = torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1)
+    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
+
+    def rows(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64).repeat_interleave(seeds)
+
+    beta, eta, k = (rows([float(getattr(s, of)) for s in settings]) for of in ("beta", "eta", "k"))
+    high, penalties = curvature(k), [s.penalty for s in settings]
+    low = torch.full_like(k, -torch.inf)
+    rise, excess, excess_convex = low, low, low
+    last, objective = None, low
+    for moment in walk(settings, truth, start, steps=steps, gradient=at, tolerance=RESTED / 100):
+        before, objective = objective, moment.loss + penalty_values(penalties, moment.u)
+        if at == "u" and last is not None and last.step:  # the first gradient is at w
+            grown, moved = objective - before, moment.u - last.u
+            along = (moved * (moment.w - last.w)).sum(dim=-1)
+            square = moved.square().sum(dim=-1)
+            rise = torch.maximum(rise, grown)
+            excess = torch.maximum(excess, grown + (1 / eta - beta) * along + (beta - high) / 2 * square)
+            excess_convex = torch.maximum(excess_convex, grown + (1 / eta - high / 2) * square)
+        last = moment
+    assert last is not None
+    truth, start = (x.expand(len(settings), -1, -1).flatten(0, 1) for x in (truth, start))
+    u, alive = last.u, last.u.any(dim=-1)
+    slope = gradient(torch.where(alive.unsqueeze(-1), u, truth), truth, k=k)
+    blocks = zip(settings, torch.split(u, seeds), torch.split(slope, seeds), strict=True)
+    critical = torch.cat([residual(s.penalty, one, there, beta=s.beta) for s, one, there in blocks])
+    return Ends(
+        penalty=name,
+        d=d,
+        settings=tuple(settings),
+        truth=truth,
+        start=start,
+        w=last.w,
+        u=u,
+        alive=alive,
+        left=last.stationarity,
+        loss=loss(u, truth, k=k),
+        masked=loss(torch.where(u == 0, 0.0, last.w), truth, k=k),
+        error=size(u - truth),
+        critical=torch.where(alive, critical, torch.nan),
+        rise=rise,
+        excess=excess,
+        excess_convex=excess_convex,
+    )
+
+
+def _settings(name: str, d: int, strong: bool, shares: tuple[float, ...]) -> Iterator[Setting]:
+    high = float(curvature(K))
+    beta = high if strong else beta_bound(k=K, delta=1.0)
+    for share in shares:
+        yield Setting(PENALTIES[name](share / sqrt(d) * beta), k=K, beta=beta, eta=1 / (beta + high))

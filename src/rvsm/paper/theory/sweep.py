@@ -1,0 +1,293 @@
+"""One large set of runs inside the theorem's hypotheses, made once and shared by all statements."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from math import pi, sqrt
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from rvsm.paper.theory.bounds import beta_bound, norm_floor
+from rvsm.paper.theory.network import curvature, size
+from rvsm.paper.theory.problems import PENALTIES, starts, truths
+from rvsm.paper.theory.simulate import walk
+from rvsm.paper.theory.trajectory import Moment, Order, Setting
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which runs a sweep makes: all combinations, each from as many starts as there are seeds.
+
+    Attributes:
+        dimensions: d.
+        patches: k.
+        margins: δ, the margin of the initial angle.
+        shares: pairs of β as a share of its bound, and λ/β as a share of 1/√d.
+        seeds: starts of each combination; their angles reach up to π − δ.
+        steps: the most steps that a run may take.
+
+    """
+
+    dimensions: tuple[int, ...]
+    patches: tuple[int, ...]
+    margins: tuple[float, ...]
+    shares: tuple[tuple[float, float], ...]
+    seeds: int
+    steps: int
+
+
+FULL = Plan((2, 10, 60), (2, 4, 12), (0.3, 1.0, 1.5, 2.2), ((1.0, 0.9), (0.3, 0.3)), 72, 1500)
+QUICK = Plan((2, 10), (2, 12), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 12, 1500)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs of one dimension, one row each: what the settings were, what happened on the way, and where they ended.
+
+    Attributes:
+        d: the dimension.
+        settings: the setting of each row's block of seeds.
+        penalty: the name of each row's penalty.
+        k, beta, mu, eta, delta, threshold: of each row.
+        truth: w*, of norm 1.
+        start: w⁰.
+        theta_start: θ⁰.
+        w, u: the last step's.
+        theta, norm, stationarity: the last step's.
+        lagrangian_rise: the largest increase of ℒ in one step (negative if there is none).
+        angle_rise: the largest increase of θ in one step.
+        angle_rise_far: the largest increase of θ in a step that starts at θ ≥ δ; −inf if there is no such step.
+        angle_max: the largest θ.
+        rate: the largest of min_{t<T}‖∇_wℒ‖²·ηT/(2(ℒ⁰ − ℒᵀ)) over T.
+        contraction: the factor by which ‖∇_wℒ‖ fell per step, on average over the run.
+        lipschitz: the largest ‖∇f(wᵗ) − ∇f(wᵗ⁺¹)‖/‖wᵗ − wᵗ⁺¹‖.
+        quadratic: the largest f(wᵗ⁺¹) − f(wᵗ) − ⟨∇f(wᵗ), wᵗ⁺¹ − wᵗ⟩ − (L⁺/2)‖wᵗ⁺¹ − wᵗ‖².
+        descent: the largest ℒᵗ⁺¹ − ℒᵗ + (1/η − (β+L⁺)/2)‖wᵗ⁺¹ − wᵗ‖².
+        norm_min, norm_max: the smallest and the largest ‖w‖ on the way.
+        fall_inside: the largest decrease of ‖w‖ in a step that starts at ‖w‖ < ‖w*‖; −inf if there is no such step.
+        fall_below_floor: the same for steps that start below ‖w*‖·B/(A+βk²).
+        rise_outside: the largest increase of ‖w‖ in a step that starts at ‖w‖ > ‖w*‖; −inf if there is no such step.
+
+    """
+
+    d: int
+    settings: tuple[Setting, ...]
+    penalty: tuple[str, ...]
+    k: Tensor
+    beta: Tensor
+    mu: Tensor
+    eta: Tensor
+    delta: Tensor
+    threshold: Tensor
+    truth: Tensor
+    start: Tensor
+    theta_start: Tensor
+    w: Tensor
+    u: Tensor
+    theta: Tensor
+    norm: Tensor
+    stationarity: Tensor
+    lagrangian_rise: Tensor
+    angle_rise: Tensor
+    angle_rise_far: Tensor
+    angle_max: Tensor
+    rate: Tensor
+    contraction: Tensor
+    lipschitz: Tensor
+    quadratic: Tensor
+    descent: Tensor
+    norm_min: Tensor
+    norm_max: Tensor
+    fall_inside: Tensor
+    fall_below_floor: Tensor
+    rise_outside: Tensor
+
+    def only(self, *names: str) -> Tensor:
+        """Return a mask of the rows with one of these penalties."""
+        return torch.tensor([name in names for name in self.penalty])
+
+    def describe(self, row: int) -> dict[str, Any]:
+        """Return the parameters of one run, enough to make it again."""
+        numbers = {name: float(getattr(self, name)[row]) for name in ("k", "beta", "mu", "eta", "delta")}
+        return {
+            "d": self.d,
+            "penalty": self.penalty[row],
+            **numbers,
+            "truth": self.truth[row].tolist(),
+            "start": self.start[row].tolist(),
+        }
+
+
+class Sweep:
+    """The runs of a plan in both orders, each made when it is first asked for.
+
+    Args:
+        quick: a small plan for a fast look.
+
+    """
+
+    def __init__(self, *, quick: bool = False) -> None:
+        self.quick = quick
+        self.plan = QUICK if quick else FULL
+        self._made: dict[tuple[Any, ...], Any] = {}
+
+    def once(self, make: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        """Return make(*arguments, **options), made when it is first asked for; for runs that statements share."""
+        key = (make, arguments, tuple(sorted(options.items())))
+        if key not in self._made:
+            self._made[key] = make(*arguments, **options)
+        made: T = self._made[key]
+        return made
+
+    @cached_property
+    def proof(self) -> tuple[Runs, ...]:
+        """All three penalties in the proof's order, at η = 1/(β + L⁺)."""
+        # One penalty at a time, for a walk lasts as long as its slowest run.
+        each = product(self.plan.dimensions, PENALTIES)
+        return tuple(_run(self.plan, d, "proof", (name,), 1.0) for d, name in each)
+
+    @cached_property
+    def printed_l1(self) -> tuple[Runs, ...]:
+        """ℓ1 in the printed order, at the largest step that the correction allows, η = 1/(β + L⁺/2)."""
+        plan = _smaller(self.plan)
+        return tuple(_run(plan, d, "printed", ("l1",), 0.5) for d in plan.dimensions)
+
+    @cached_property
+    def printed_nonconvex(self) -> tuple[Runs, ...]:
+        """ℓ0 and Tℓ1 in the printed order, at η = 1/(β + L⁺)."""
+        plan = _smaller(self.plan)
+        return tuple(_run(plan, d, "printed", ("l0", "tl1"), 1.0) for d in plan.dimensions)
+
+    @cached_property
+    def long_starts(self) -> tuple[Runs, ...]:
+        """The proof's order from 2‖w*‖ < ‖w⁰‖ < 10‖w*‖, with λ/β so small that √d·t < ‖w*‖ for each penalty."""
+        shares = {"l1": 0.9, "l0": 0.15, "tl1": 0.45}
+        each = product(self.plan.dimensions[:2], shares.items())
+        plan = _smaller(self.plan)
+        return tuple(
+            _run(replace(plan, shares=((1.0, share),)), d, "proof", (name,), 1.0, norms=(2.0, 10.0))
+            for d, (name, share) in each
+        )
+
+
+def column(runs: tuple[Runs, ...], name: str, *penalties: str) -> Tensor:
+    """Return one column of all runs, or of those with one of the penalties."""
+    chosen = [getattr(part, name)[part.only(*penalties)] if penalties else getattr(part, name) for part in runs]
+    return torch.cat(chosen)
+
+
+def worst(runs: tuple[Runs, ...], slack: Tensor) -> dict[str, Any]:
+    """Describe the run with the smallest slack; slack has one entry for each run, in order."""
+    row = int(slack.argmin())
+    for part in runs:
+        if row < len(part.k):
+            return part.describe(row)
+        row -= len(part.k)
+    raise IndexError("the slack has more entries than there are runs")
+
+
+def _smaller(plan: Plan) -> Plan:
+    shares = ((1.0, 0.9), (1.0, 0.3))
+    return Plan(plan.dimensions[:2], plan.patches, plan.margins, shares[: len(plan.shares)], 24, 4 * plan.seeds)
+
+
+def _settings(plan: Plan, d: int, penalties: tuple[str, ...], share: float) -> Iterator[tuple[str, float, Setting]]:
+    """Yield (penalty's name, δ, setting); the step is 1/(β + share·L⁺)."""
+    choices = product(penalties, plan.patches, plan.margins, plan.shares)
+    for name, k, delta, (beta_share, mu_share) in choices:
+        beta = beta_share * beta_bound(k=k, delta=delta)
+        penalty = PENALTIES[name](mu_share / sqrt(d) * beta)
+        yield name, delta, Setting(penalty, k=k, beta=beta, eta=1 / (beta + share * float(curvature(k))))
+
+
+def _run(
+    plan: Plan,
+    d: int,
+    order: Order,
+    penalties: tuple[str, ...],
+    share: float,
+    *,
+    norms: tuple[float, float] = (0.2, 2.0),
+) -> Runs:
+    generator = torch.Generator().manual_seed(1000 + d)
+    listed = list(_settings(plan, d, penalties, share))
+    settings = [setting for _, _, setting in listed]
+    truth = truths(plan.seeds, d, generator).expand(len(listed), -1, -1)
+    delta = torch.tensor([delta for _, delta, _ in listed], dtype=torch.float64).unsqueeze(-1)
+    share_of_angle = torch.linspace(0.05, 1, plan.seeds, dtype=torch.float64)
+    low, high = norms
+    norm = low + (high - low) * torch.rand(len(listed), plan.seeds, generator=generator, dtype=torch.float64)
+    start = starts(truth, share_of_angle * (pi - delta), norm, generator)
+    rows_delta = delta.expand(-1, plan.seeds).flatten()
+
+    def rows(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64).repeat_interleave(plan.seeds)
+
+    eta = rows([s.eta for s in settings])
+    path = walk(settings, truth, start, steps=plan.steps, order=order, tolerance=1e-12)
+    k, beta = rows([s.k for s in settings]), rows([s.beta for s in settings])
+    followed = _follow(path, delta=rows_delta, eta=eta, k=k, beta=beta)
+    return Runs(
+        d=d,
+        settings=tuple(settings),
+        penalty=tuple(name for name, _, _ in listed for _ in range(plan.seeds)),
+        k=k,
+        beta=beta,
+        mu=rows([s.mu for s in settings]),
+        eta=eta,
+        delta=rows_delta,
+        threshold=rows([s.threshold for s in settings]),
+        truth=truth.flatten(0, 1),
+        start=start.flatten(0, 1),
+        **followed,
+    )
+
+
+def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, beta: Tensor) -> dict[str, Tensor]:
+    """Walk to the end and keep only extremes."""
+    first = last = next(path)
+    low = torch.full_like(delta, -torch.inf)
+    extremes: dict[str, Tensor] = {}
+    high, floor = curvature(k), norm_floor(k=k, beta=beta)
+    angle_max, norm_min, norm_max = first.theta, first.norm, first.norm
+    least = first.stationarity.square()
+    for moment in path:
+        turn, grown, rise = moment.theta - last.theta, moment.norm - last.norm, moment.lagrangian - last.lagrangian
+        step = moment.w - last.w
+        moved = size(step)
+        bound = 2 * (first.lagrangian - moment.lagrangian) / (eta * moment.step)
+        rest = moment.loss - last.loss - (last.gradient * step).sum(dim=-1)
+        news = {
+            "lagrangian_rise": rise,
+            "angle_rise": turn,
+            "angle_rise_far": torch.where(last.theta >= delta, turn, low),
+            "rate": least / (bound + 1e-15),
+            # Below this the quotient of two differences is that of two rounding errors.
+            "lipschitz": torch.where(moved > 1e-7, size(moment.gradient - last.gradient) / moved, 0.0),
+            "quadratic": rest - high / 2 * moved.square(),
+            "descent": rise + (1 / eta - (beta + high) / 2) * moved.square(),
+            "fall_inside": torch.where(last.norm < 1, -grown, low),
+            "fall_below_floor": torch.where(last.norm < floor, -grown, low),
+            "rise_outside": torch.where(last.norm > 1, grown, low),
+        }
+        extremes = {name: torch.maximum(extremes.get(name, low), new) for name, new in news.items()}
+        angle_max = torch.maximum(angle_max, moment.theta)
+        norm_min, norm_max = torch.minimum(norm_min, moment.norm), torch.maximum(norm_max, moment.norm)
+        least = torch.minimum(least, moment.stationarity.square())
+        last = moment
+    fall = (last.stationarity.clamp_min(1e-16) / first.stationarity.clamp_min(1e-16)).clamp_max(1.0)
+    ends = {name: getattr(last, name) for name in ("w", "u", "theta", "norm", "stationarity")}
+    return {
+        **extremes,
+        **ends,
+        "theta_start": first.theta,
+        "angle_max": angle_max,
+        "norm_min": norm_min,
+        "norm_max": norm_max,
+        "contraction": fall ** (1 / max(last.step, 1)),
+    }

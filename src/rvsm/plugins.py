@@ -1,0 +1,29 @@
+"""Parts that the library finds by name but does not import: the entry points of installed distributions.
+
+A distribution adds a method to ``rvsm train`` or a command to ``rvsm`` with a line of its own ``pyproject.toml``::
+
+    [project.entry-points."rvsm.methods"]
+    mine = "my_package.my_module:MyMethod"
+
+The paper's room is announced in the same way, so the library works without it.
+"""
+
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from typing import Any
+
+
+def plugins(group: str) -> dict[str, Any]:
+    """Return what the entry points of a group name, by their names; one whose module is not there is left out.
+
+    >>> plugins("rvsm.nothing")
+    {}
+    """
+    return {point.name: point.load() for point in entry_points(group=group) if _is_there(point)}
+
+
+def _is_there(point: EntryPoint) -> bool:
+    try:
+        return find_spec(point.module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False

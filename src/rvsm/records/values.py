@@ -1,0 +1,119 @@
+"""Values of files that anybody may have written: each of one kind, or an error that says what was expected."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+LARGE = 1e30
+"""Beyond this a number is the trace of a divergence, and would spoil an axis."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A kind of value.
+
+    >>> FRACTION.at({"u": 0.9}, "u"), FRACTION.at({"u": "high"}, "u")
+    (0.9, None)
+    >>> FRACTION.needed({"test": {"u": 2}}, "test", "u")
+    Traceback (most recent call last):
+    ...
+    ValueError: test.u should be a fraction in [0, 1] but is 2
+
+    Attributes:
+        expected: what an error calls it.
+        read: returns the value, or None if it is of another kind.
+
+    """
+
+    expected: str
+    read: Callable[[Any], T | None]
+
+    def at(self, tree: Any, *path: str) -> T | None:
+        """Return the value at a path; None if there is none of this kind."""
+        return self.read(inside(tree, *path))
+
+    def given(self, tree: Any, *path: str) -> T | None:
+        """Return the value at a path; None if there is none, or it is null."""
+        return None if inside(tree, *path) is None else self.needed(tree, *path)
+
+    def needed(self, tree: Any, *path: str) -> T:
+        """Return the value at a path.
+
+        Raises:
+            ValueError: there is none, or it is of another kind.
+
+        """
+        found = inside(tree, *path)
+        value = self.read(found)
+        if value is None:
+            raise ValueError(f"{'.'.join(path)} should be {self.expected} but is {repr(found)[:60]}")
+        return value
+
+
+def inside(tree: Any, *path: str) -> Any:
+    """Return what is at a path of nested tables, or None.
+
+    >>> inside({"test": {"u": 1}}, "test", "u"), inside({"test": 3}, "test", "u")
+    (1, None)
+    """
+    for key in path:
+        if not isinstance(tree, Mapping):
+            return None
+        tree = tree.get(key)
+    return tree
+
+
+def clean(text: object) -> str:
+    r"""Return a string without what cannot be written or would break a line.
+
+    >>> clean("a\nb\x00\ud800")
+    'a b ?'
+    """
+    shown = "".join(c if c.isprintable() or "\ud800" <= c <= "\udfff" else " " for c in str(text))
+    return shown.encode("utf-8", "replace").decode("utf-8")
+
+
+def _between(low: float, high: float) -> Callable[[Any], float | None]:
+    """Return what reads a finite number within bounds."""
+
+    def read(found: Any) -> float | None:
+        if isinstance(found, bool) or not isinstance(found, int | float) or not low <= found <= high:
+            return None
+        return float(found)
+
+    return read
+
+
+def _integer(found: Any) -> int | None:
+    return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGE else None
+
+
+def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | None]:
+    """Return what reads a list whose items are all of one kind."""
+
+    def read_all(found: Any) -> tuple[T, ...] | None:
+        if not isinstance(found, list):
+            return None
+        values = tuple(value for item in found if (value := read(item)) is not None)
+        return values if len(values) == len(found) else None
+
+    return read_all
+
+
+def _at_least(least: int) -> Callable[[Any], int | None]:
+    return lambda found: value if (value := _integer(found)) is not None and value >= least else None
+
+
+NUMBER = Kind("a number", _between(-LARGE, LARGE))
+NON_NEGATIVE = Kind("a number ≥ 0", _between(0, LARGE))
+FRACTION = Kind("a fraction in [0, 1]", _between(0, 1))
+INTEGER = Kind("an integer", _integer)
+COUNT = Kind("an integer ≥ 0", _at_least(0))
+SHAPE = Kind("a list of integers ≥ 1", _listed(_at_least(1)))
+NUMBERS = Kind("a list of numbers", _listed(NUMBER.read))
+NON_NEGATIVES = Kind("a list of numbers ≥ 0", _listed(NON_NEGATIVE.read))
+LINE: Kind[str] = Kind("a string of one line", lambda s: s if isinstance(s, str) and s and s.isprintable() else None)
+LIST: Kind[list[Any]] = Kind("a list", lambda found: found if isinstance(found, list) else None)
+TABLE: Kind[Mapping[str, Any]] = Kind("an object", lambda found: found if isinstance(found, Mapping) else None)

@@ -1,0 +1,133 @@
+"""Means over seeds, how far apart two of them are, and whether the seeds can tell."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import hypot, inf, isfinite, nan, sqrt
+from statistics import fmean, stdev
+from typing import Any
+
+NOTHING = "–"
+"""What stands for a number that is not known."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds, with the sample standard deviation if there are at least two, NaN if one is not finite.
+
+    A mean of nothing is false, and NaN.
+
+    >>> Mean.of([0.98, 0.96])
+    Mean(mean=0.97, std=0.014142135623730963, count=2)
+    >>> Mean.of([0.98, 0.96]).text(100, 2), Mean.of([None]).text()
+    ('97.00 ± 1.41', '–')
+    >>> bool(Mean.of([0.0])), bool(Mean.of([]))
+    (True, False)
+    """
+
+    mean: float
+    std: float | None
+    count: int
+
+    @classmethod
+    def of(cls, values: Iterable[float | None]) -> "Mean":
+        """Return the mean of the values that are there."""
+        there = [value for value in values if value is not None]
+        if not there:
+            return cls(nan, None, 0)
+        std = None if len(there) < 2 else stdev(there) if all(map(isfinite, there)) else nan
+        return cls(fmean(there), std, len(there))
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def text(self, factor: float = 1.0, digits: int = 2) -> str:
+        """Return it as "mean ± std", multiplied by a factor."""
+        if not self:
+            return NOTHING
+        spread = "" if self.std is None else f" ± {self.std * factor:,.{digits}f}"
+        return f"{self.mean * factor:,.{digits}f}{spread}"
+
+    @property
+    def percent(self) -> str:
+        """A fraction in percent."""
+        return self.text(100, 2)
+
+    @property
+    def bare(self) -> "Mean":
+        """The mean without its spread."""
+        return replace(self, std=None)
+
+    def as_json(self) -> dict[str, Any] | None:
+        """Return the fields as plain values; null is what is not known."""
+        return asdict(self) if self else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far apart two means are, in points.
+
+    >>> Difference.of(Mean(0.93, None, 1), Mean(0.928, None, 1))
+    Difference(points=0.2, spread=None, resolution=inf)
+    >>> Difference.of(Mean(0.93, None, 1), Mean(0.90, None, 1), unknown=2.5).told_apart
+    True
+
+    Attributes:
+        points: the first mean minus the second.
+        spread: the standard deviation of a difference of single runs; None if one of the means is a single run.
+        resolution: how far apart the means must be to be told apart; infinite if the seeds do not say.
+
+    """
+
+    points: float
+    spread: float | None
+    resolution: float
+
+    @classmethod
+    def of(cls, one: Mean, other: Mean, *, unknown: float | None = None) -> "Difference":
+        """Return the first minus the second.
+
+        What is chance is estimated from the seeds: by Welch's t test at 5 % where both have several, by Student's with
+        the spread of the one that has where the other is a single run.
+
+        Args:
+            one: the first.
+            other: the second.
+            unknown: what to take as the resolution where one is a single run, or all seeds agree, if that is known
+                from elsewhere.
+
+        """
+        points = round(100 * (one.mean - other.mean), 4)
+        spreads = [(100 * m.std, m.count) for m in (one, other) if m.std is not None]
+        spread = hypot(*(std for std, _ in spreads)) if len(spreads) == 2 else None
+        if not any(std for std, _ in spreads) or (spread is None and unknown is not None):
+            return cls(points, spread, inf if unknown is None else unknown)  # equal seeds do not tell what others do
+        if spread is None:
+            ((std, count),) = spreads
+            return cls(points, None, _student(count - 1) * std * sqrt(1 / one.count + 1 / other.count))
+        errors = [std / sqrt(count) for std, count in spreads]
+        return cls(points, spread, _student(_freedom(errors, [count for _, count in spreads])) * hypot(*errors))
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether it is more than chance may do."""
+        return self.points != 0 and abs(self.points) >= self.resolution
+
+    def __str__(self) -> str:
+        said = f"{self.points:+.2f} points".replace("-", "−")
+        if self.spread is not None:
+            said += f" (seeds spread by {self.spread:.2f}, told apart from {self.resolution:.2f} on)"
+        if self.told_apart:
+            return said
+        return f"{said}, not told apart{' by one seed' if self.spread is None else ''}"
+
+
+def _freedom(errors: Sequence[float], counts: Sequence[int]) -> float:
+    """Return Welch's degrees of freedom, fewer than all seeds give where the spreads differ."""
+    return hypot(*errors) ** 4 / sum(error**4 / (count - 1) for error, count in zip(errors, counts, strict=True))
+
+
+def _student(freedom: float) -> float:
+    """Return Student's t, two-sided, at 5 %."""
+    from scipy.special import stdtrit  # takes a while, and is needed for several seeds only
+
+    return float(stdtrit(freedom, 0.975))

@@ -1,0 +1,112 @@
+"""The table: a row for each configuration, for a page, a terminal, Markdown and JSON."""
+
+import json
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from rvsm.pages.markdown import cell, pipe_table
+from rvsm.records import Run
+from rvsm.report.configurations import Configuration, configurations
+from rvsm.report.statistics import Mean
+
+Column = Callable[[Configuration], str]
+
+_COLUMNS: dict[str, Column] = {
+    "configuration": lambda c: c.name,
+    "runs": lambda c: f"{c.seeds} of {len(c.runs)}" if c.unfinished else str(c.seeds),
+    "accuracy of w, %": lambda c: c.accuracy_w.percent,
+    "accuracy of u, %": lambda c: c.accuracy_u.percent,
+    "zeros, %": lambda c: c.sparsity.percent,
+    "of all, %": lambda c: c.sparsity_of_all.percent,
+    "multiplications saved, %": lambda c: c.multiplications_saved.percent,
+    "nonzeros": lambda c: c.nonzeros.text(digits=0),
+    "file, kB": lambda c: c.packed_bytes.text(1e-3, 1),
+    "speed, ×": lambda c: c.speedup.text(digits=1),
+    "minutes": lambda c: minutes(c.minutes),
+}
+_NARROW: dict[str, tuple[str, Column]] = {
+    "accuracy of w, %": ("accuracy\nof w, %", _COLUMNS["accuracy of w, %"]),
+    "accuracy of u, %": ("accuracy\nof u, %", _COLUMNS["accuracy of u, %"]),
+    "zeros, %": ("zeros\n%", lambda c: c.sparsity.bare.percent),
+    "of all, %": ("of all\n%", lambda c: c.sparsity_of_all.bare.percent),
+    "multiplications saved, %": ("multipl.\nsaved, %", lambda c: c.multiplications_saved.bare.percent),
+    "file, kB": ("file\nkB", lambda c: c.packed_bytes.bare.text(1e-3, 1)),
+    "speed, ×": ("speed\n×", lambda c: c.speedup.bare.text(digits=1)),
+    "minutes": ("minutes", lambda c: minutes(c.minutes.bare)),
+}
+"""The columns that a terminal has room for: their heads in two lines, and without most of the spreads."""
+
+_JSON = (
+    *("accuracy_w", "accuracy_u", "sparsity", "sparsity_of_all", "nonzeros", "minutes", "packed_bytes", "speedup"),
+    "multiplications_saved",
+)
+
+
+def columns(found: Sequence[Configuration]) -> dict[str, Column]:
+    """Return the columns and what they show; some of them only where it is known."""
+    measured = {
+        "multiplications saved, %": any(c.multiplications_saved for c in found),
+        "file, kB": any(c.packed_bytes for c in found),
+        "speed, ×": any(c.speedup for c in found),
+    }
+    return {head: text for head, text in _COLUMNS.items() if measured.get(head, True)}
+
+
+def rows(runs: Sequence[Run]) -> list[Configuration]:
+    """Return what the rows are about: runs that differ in their seed only share one."""
+    return configurations(runs)[0]
+
+
+def table(found: Sequence[Configuration]) -> Table:
+    """Return the rows for a terminal of 80 columns; numbers of nonzeros and most spreads are in the files only."""
+    known = columns(found)
+    if "speed, ×" in known:  # there is room for one of the two
+        del known["minutes"]
+    shown = {"configuration": _COLUMNS["configuration"]}
+    if len({c.seeds for c in found}) > 1 or any(c.unfinished for c in found):
+        shown["runs"] = _COLUMNS["runs"]
+    shown |= {head: text for name, (head, text) in _NARROW.items() if name in known}
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(found))
+    for i, head in enumerate(shown):
+        drawn.add_column(
+            head, justify="right" if i else "left", overflow="fold", no_wrap=i > 0, min_width=4 if i else 8
+        )
+    for c in found:
+        drawn.add_row(*(escape(text(c)) for text in shown.values()))
+    return drawn
+
+
+def markdown(found: Sequence[Configuration]) -> str:
+    """Return the rows as a table in Markdown."""
+    shown = columns(found)
+    return pipe_table(list(shown), [[cell(text(c)) for text in shown.values()] for c in found])
+
+
+def as_json(found: Sequence[Configuration]) -> str:
+    """Return the rows as JSON; fractions are in [0, 1], and null is what is not known."""
+    listed = [
+        {"name": c.name, "seeds": c.seeds, "unfinished": c.unfinished}
+        | {key.replace("packed_bytes", "file_bytes"): getattr(c, key).as_json() for key in _JSON}
+        for c in found
+    ]
+    return json.dumps(listed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def minutes(mean: Mean) -> str:
+    """Return minutes, with more digits the fewer they are."""
+    return mean.text(digits=2 if mean.mean < 10 else 1 if mean.mean < 100 else 0)
+
+
+def _caption(found: Sequence[Configuration]) -> str:
+    counts = {c.seeds for c in found}
+    zeros = "Zeros are counted over the sparsified weights, and over all parameters."
+    waiting = " Runs that are not finished have no numbers yet." if any(c.unfinished for c in found) else ""
+    if not any(counts):
+        return "No run is finished."
+    if max(counts) == 1:
+        return f"One run each: small differences may be chance. {zeros}{waiting}"
+    runs = f"{max(counts)} runs each" if len(counts) == 1 else "the runs"
+    return f"Mean ± standard deviation over {runs}. {zeros}{waiting}"

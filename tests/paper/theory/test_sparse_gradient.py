@@ -1,0 +1,116 @@
+"""Ours: the conditions of a critical point, and that a wrong method, penalty or bound changes a verdict."""
+
+import dataclasses
+import sys
+
+import pytest
+import torch
+
+import rvsm
+from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradient
+from rvsm.paper.theory.moving_gradient import FallingRVSM
+from rvsm.paper.theory.penalty_formulas import largest_off, residual
+from rvsm.paper.theory.sparse_gradient import Size
+
+simulation = sys.modules["rvsm.paper.theory.simulate"]  # the package has a function of the same name
+PENALTIES = [rvsm.L1(lam=0.2), rvsm.L0(lam=0.2), *(rvsm.TransformedL1(lam=0.2, a=a) for a in (0.3, 1.0, 3.0))]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES, ids=repr)
+@pytest.mark.parametrize("beta", [0.1, 0.5, 3.0])
+def test_the_conditions_are_those_of_the_proximal_operator(penalty, beta: float) -> None:
+    """At a limit w = u − ∇f(u)/β and u = prox(w): with ∇f(u) = −β(w − u) no w violates them, with another most do."""
+    w = torch.linspace(-4, 4, 801, dtype=torch.float64).unsqueeze(-1)
+    u = penalty.prox(w, 1 / beta)
+    assert residual(penalty, u, -beta * (w - u), beta=beta).max() < 1e-9
+    off = (u == 0).squeeze(-1)
+    assert (residual(penalty, u, -beta * (w - u) + 0.01, beta=beta)[~off] > 0.005).all()
+    assert largest_off(penalty, beta=beta) == pytest.approx(beta * penalty.threshold(1 / beta))
+    slope = torch.full_like(u, 1.01 * largest_off(penalty, beta=beta))
+    assert (residual(penalty, u, slope, beta=beta)[off] > 0).all()
+
+
+def test_a_penalty_whose_conditions_are_not_known() -> None:
+    one = torch.ones(1, 1)
+    with pytest.raises(TypeError, match=r"known of L1, L0 and TransformedL1 but the penalty is MCP"):
+        residual(rvsm.MCP(lam=0.3), one, one, beta=1.0)
+
+
+def test_the_course_of_alpha() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3))
+    method = FallingRVSM([("w", parameter)], rvsm.L1(lam=0.1), beta=1.0, fall=4)
+    found = []
+    for method.step in range(6):
+        found.append(method.alpha)
+    assert found == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
+
+
+KEYS = ["u-limits", "u-descent", "u-rest", "u-beside-rvsm"]
+l0_prox, runs = rvsm.L0.prox, sparse_gradient._ends
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 8, 220, 160, (0.3,)))
+    return Sweep(quick=True)
+
+
+def test_a_tiny_study_gives_the_expected_verdicts(tiny: Sweep) -> None:
+    found = list(run(KEYS, sweep=tiny))
+    assert differences(found) == []
+    assert all(verdict.ours and verdict.where.startswith("Ours: ") for verdict in found)
+
+
+MUTANTS = {
+    "the gradient at w": (FallingRVSM, "alpha", property(lambda self: 1.0), ["u-limits", "u-descent", "u-rest"]),
+    "the homotopy stops half-way": (FallingRVSM, "alpha", property(lambda self: 0.5), ["u-limits"]),
+    "the homotopy runs backwards": (
+        FallingRVSM,
+        "alpha",
+        property(lambda self: min(1.0, self.step / self.fall) if self.fall else 0.0),
+        ["u-limits", "u-beside-rvsm"],
+    ),
+    "l1 with hard thresholding": (
+        rvsm.L1,
+        "prox",
+        lambda self, w, step: rvsm.L0(lam=self.lam).with_threshold(self.threshold(step), step).prox(w, step),
+        ["u-limits", "u-descent"],
+    ),
+    "an l0 that shrinks": (rvsm.L0, "prox", lambda self, w, step: 0.9 * l0_prox(self, w, step), ["u-limits"]),
+    "a curvature too small": (sparse_gradient, "curvature", lambda k: 0.3 * curvature(k), ["u-descent"]),
+    "a pull of half the strength": (rvsm.RVSM, "_beta", lambda self, layer: layer.beta / 2, ["u-rest"]),
+    "RVSM in the place of the homotopy": (
+        sparse_gradient,
+        "_ends",
+        lambda name, d, at, strong, plan: runs(name, d, "w" if at == "moving" else at, strong, plan),
+        ["u-limits", "u-beside-rvsm"],
+    ),
+    "the two exchanged": (
+        sparse_gradient,
+        "_ends",
+        lambda name, d, at, strong, plan: runs(name, d, {"w": "moving", "moving": "w"}.get(at, at), strong, plan),
+        ["u-limits", "u-beside-rvsm"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_wrong_formula_is_caught(mutant: str, tiny: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, broken = MUTANTS[mutant]
+    monkeypatch.setattr(owner, name, wrong)
+    for key in broken:
+        try:
+            found = differences(run([key], sweep=tiny))
+        except RuntimeError as error:  # no run is left that the statement is about
+            found = [str(error)] if "proves nothing" in str(error) else []
+        assert found, f"{key} does not see: {mutant}"
+
+
+def test_what_is_compared_has_the_same_settings_and_starts(tiny: Sweep) -> None:
+    sparse, dense = (sparse_gradient.ends(at, strong=False, quick=True) for at in ("u", "w"))
+    for a, b in zip(sparse, dense, strict=True):
+        assert (a.penalty, a.d, a.settings) == (b.penalty, b.d, b.settings)
+        assert torch.equal(a.truth, b.truth)
+        assert torch.equal(a.start, b.start)
+        assert a.alive.any()
+        assert {field.name for field in dataclasses.fields(a)} >= {"loss", "masked", "error", "critical"}
