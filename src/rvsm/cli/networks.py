@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rvsm.cli.imports import add_allow_import
-from rvsm.cli.paths import path
+from rvsm.cli.arguments import add_allow_import, path
 from rvsm.cli.showing import show
 
 
@@ -88,8 +87,8 @@ def info(words: list[str]) -> int:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    """Return whole numbers with commas between them."""
+    """Return integers separated by commas."""
     try:
         return tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,32,32 but got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected integers such as 3,32,32 but got {text!r}") from None

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rvsm.cli.paths import path
+from rvsm.cli.arguments import path
 from rvsm.cli.showing import show
 
 

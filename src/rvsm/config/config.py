@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from rvsm.config.plain import plain
 from rvsm.config.training import Augment, Training
+from rvsm.config.values import plain
 
 OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
 """The options that say where and how a training runs, not what it is, by section."""
@@ -64,7 +64,7 @@ class Config:
 
     def __post_init__(self) -> None:
         if not -(2**63) <= self.seed < 2**64:
-            raise ValueError(f"seed must be a whole number of at most 64 bits but is {self.seed}")
+            raise ValueError(f"seed must be an integer of at most 64 bits but is {self.seed}")
 
     def table(self) -> dict[str, Any]:
         """Return all options, as sections of a file; what is null is left out, as TOML has no word for it.
@@ -142,7 +142,7 @@ def _kept(key: str, value: Any) -> Any:
         return plain(value)
     except ValueError as error:
         raise ValueError(
-            f"{key} holds {error}, which has no place in the file where a run keeps its options; give texts,"
+            f"{key} holds {error}, which has no place in the file where a run keeps its options; give strings,"
             " numbers, or lists and tables of them"
         ) from None
 
