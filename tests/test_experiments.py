@@ -1,5 +1,6 @@
 """Every file of experiments/ can be read, and what it describes can be made."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,19 @@ import torch
 
 from rvsm.config import build, read_config
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "experiments"
 FILES = sorted(EXPERIMENTS.rglob("*.toml"))
 PAPER = sorted((EXPERIMENTS / "paper").glob("*.toml"))
 IMAGES = {"fashion-mnist": (1, 28), "cifar10": (3, 32), "folder": (3, 32)}
 """Channels and size of the images."""
+FINGERPRINTS = json.loads((ROOT / "tests/compatibility/version-0.1/fingerprints.json").read_text("utf-8"))
+"""Of each file of the experiments and of the demo, in version 0.1, in which files had no bases."""
+
+
+@pytest.mark.parametrize("file", FINGERPRINTS)
+def test_a_file_is_the_training_that_it_was(file: str) -> None:
+    assert read_config(ROOT / file).fingerprint() == FINGERPRINTS[file], "results/*.jsonl are found by it"
 
 
 @pytest.mark.filterwarnings("ignore:1 of the selected weights are frozen.*whiten")  # of the fast network
