@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from rvsm.config.training import Augment, Training
@@ -57,9 +57,9 @@ class Config:
     training: Training
     augment: Augment
     method: Choice
-    penalty: Choice | None
-    groups: Choice | None
-    budget: Mapping[str, Any] | None
+    penalty: Choice | None = None
+    groups: Choice | None = None
+    budget: Mapping[str, Any] | None = None
     weights: str | None = None
 
     def __post_init__(self) -> None:
@@ -71,25 +71,18 @@ class Config:
 
         An option that a file cannot hold is an error that names it.
         """
-        sections: dict[str, Any] = {
-            "data": self.data.table(),
-            "model": {**self.model.table(), **({} if self.weights is None else {"weights": self.weights})},
-            "optimizer": self.optimizer.table(),
-            "schedule": self.schedule.table(),
-            "training": asdict(self.training),
-            "augment": asdict(self.augment),
-            "method": self.method.table(),
-        }
-        for key, choice in (("penalty", self.penalty), ("groups", self.groups)):
-            if choice is not None:
-                sections[key] = choice.table()
-        if self.budget is not None:
-            sections["budget"] = dict(self.budget)
-        kept = {
-            section: {key: _kept(f"{section}.{key}", value) for key, value in table.items() if value is not None}
-            for section, table in sections.items()
-        }
-        return {"name": _kept("name", self.name), "seed": self.seed, **kept}
+        table: dict[str, Any] = {"name": _kept("name", self.name), "seed": self.seed}
+        for field in fields(self):
+            found = getattr(self, field.name)
+            if isinstance(found, Choice):
+                found = found.table()
+            elif isinstance(found, Training | Augment):
+                found = asdict(found)
+            if isinstance(found, Mapping):
+                table[field.name] = {k: _kept(f"{field.name}.{k}", v) for k, v in found.items() if v is not None}
+        if self.weights is not None:
+            table["model"]["weights"] = _kept("model.weights", self.weights)
+        return table
 
     def fingerprint(self) -> str:
         """Return eight characters that depend on all options but name, seed and what belongs to a machine."""

@@ -89,7 +89,8 @@ class Options:
         lines = [
             "usage: rvsm train [FILE] [--section.option VALUE …]",
             "",
-            "Each section has the options of the entry that is chosen: --penalty.name tl1 adds --penalty.a, and so on.",
+            "Each section has the options of the entry that is chosen: --penalty.name tl1",
+            "adds --penalty.a, and so on.",
             "",
             "the run:",
         ]

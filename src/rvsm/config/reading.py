@@ -180,21 +180,14 @@ def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
     weights = None if takes(options.sections["model"], "weights") else sections["model"].pop("weights")
     if sections["data"].get("path") is not None:
         sections["data"]["path"] = _anywhere(sections["data"]["path"])
-    choices = {key: Choice(chosen.pop("name"), chosen) for key, chosen in sections.items() if key in CHOICES}
     return Config(
         name=values["name"] or name,
         seed=values["seed"],
-        data=choices["data"],
-        model=choices["model"],
-        optimizer=choices["optimizer"],
-        schedule=choices["schedule"],
-        training=Training(**sections["training"]),
-        augment=Augment(**sections["augment"]),
-        method=choices["method"],
-        penalty=choices.get("penalty"),
-        groups=choices.get("groups"),
-        budget=sections.get("budget"),
+        training=Training(**sections.pop("training")),
+        augment=Augment(**sections.pop("augment")),
+        budget=sections.pop("budget", None),
         weights=None if weights is None else _anywhere(weights),
+        **{section: Choice(chosen.pop("name"), chosen) for section, chosen in sections.items()},
     )
 
 

@@ -11,8 +11,8 @@ class Training:
     Args:
         epochs: passes over the training images.
         batch: images in each optimizer step.
-        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but batch
-            norm sees one part at a time.
+        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but
+            batch norm sees one part at a time.
         validation: the fraction of the training images that is held out; test images are used once, at the end.
         label_smoothing: the fraction of each label's weight that is spread over all classes.
         clip: the maximum norm of the gradient; null for no limit.

@@ -17,13 +17,7 @@ _MISFITS = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 class Kind(NamedTuple):
-    """What an option may be.
-
-    Attributes:
-        words: in words.
-        fit: returns a value as its type has it, or raises an exception.
-
-    """
+    """What an option may be: in words, and as a function that returns a value of its type, or raises."""
 
     words: str
     fit: Callable[[Any], Any]
