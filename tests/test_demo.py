@@ -28,10 +28,10 @@ def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(tmp_p
     assert 0 < zeros["RVSM ℓ1"] < zeros["RVSM Tℓ1"] < zeros["RVSM ℓ0"]
     for sparsity, methods in ((0.9, ("RVSM ℓ0", "Magnitude", "ADMM")), (0.97, ("RVSM ℓ0", "Magnitude"))):
         for method in methods:
-            assert zeros[f"{method}, {100 * sparsity:.0f} % asked"] == pytest.approx(sparsity, abs=1e-3)
+            assert zeros[f"{method}, target {100 * sparsity:.0f} %"] == pytest.approx(sparsity, abs=1e-3)
     packed = {config.name: Run(folder_of(tmp_path, config.name, 0)).runtime() for config in configs()}
     assert all(record["speedup"] > 0 for record in packed.values())
-    assert packed["RVSM ℓ0, 90 % asked"]["file_bytes"] < 0.2 * packed["SGD"]["file_bytes"]
+    assert packed["RVSM ℓ0, target 90 %"]["file_bytes"] < 0.2 * packed["SGD"]["file_bytes"]
 
 
 def test_the_demo_removes_no_run_and_measures_its_own_speeds(tmp_path: Path) -> None:

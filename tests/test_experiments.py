@@ -3,7 +3,7 @@
 Those that name a method of another distribution's, or of the paper's room, need it to be installed.
 """
 
-import tomllib
+import json
 from pathlib import Path
 
 import pytest
@@ -11,16 +11,28 @@ import torch
 
 from rvsm.config import build, read_config
 from rvsm.config.sections import CHOICES
+from rvsm.config.settings import of_file
 
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-FILES = sorted(
-    file
-    for file in EXPERIMENTS.rglob("*.toml")
-    if tomllib.loads(file.read_text(encoding="utf-8")).get("method", {}).get("name", "rvsm")
-    in CHOICES["method"].entries
-)
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "experiments"
+
+
+def is_known(file: Path) -> bool:
+    """Return whether the method that a file names is installed."""
+    said = {setting.key: setting.value for setting in of_file(file)}
+    return said.get("method.name", "rvsm") in CHOICES["method"].entries
+
+
+FILES = sorted(filter(is_known, EXPERIMENTS.rglob("*.toml")))
 IMAGES = {"fashion-mnist": (1, 28), "cifar10": (3, 32), "folder": (3, 32)}
 """Channels and size of the images."""
+FINGERPRINTS = json.loads((ROOT / "tests/compatibility/version-0.1/fingerprints.json").read_text("utf-8"))
+"""Of each file of the experiments and of the demo, in version 0.1, in which files had no bases."""
+
+
+@pytest.mark.parametrize("file", [file for file in FINGERPRINTS if is_known(ROOT / file)])
+def test_a_file_is_the_training_that_it_was(file: str) -> None:
+    assert read_config(ROOT / file).fingerprint() == FINGERPRINTS[file], "results/*.jsonl are found by it"
 
 
 @pytest.mark.filterwarnings("ignore:1 of the selected weights are frozen.*whiten")  # of the fast network

@@ -101,5 +101,5 @@ def test_block_of_any_size(size):
 
 @pytest.mark.parametrize("size", [0, -4])
 def test_blocks_without_channels_are_refused(size):
-    with pytest.raises(ValueError, match=f"size of a block must be a whole number ≥ 1 but is {size}"):
+    with pytest.raises(ValueError, match=f"size of a block must be an integer ≥ 1 but is {size}"):
         Block(size=size)

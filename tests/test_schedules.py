@@ -86,13 +86,13 @@ class TestValues:
     [(Constant, "warmup"), (Step, "warmup"), (Cosine, "warmup"), (Cosine, "final")]
     + [(OneCycle, name) for name in ("peak", "start", "final")],
 )
-def test_shares(maker: type, name: str, value: float) -> None:
-    with pytest.raises(ValueError, match=rf"{name} must be a share of the training in \[0, 1\) but is {value}"):
+def test_fractions(maker: type, name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be a fraction in \[0, 1\) but is {value}"):
         maker(**{name: value})
 
 
 def test_drops_and_gamma() -> None:
-    with pytest.raises(ValueError, match=r"drops must be a share of the training in \[0, 1\) but is 80"):
+    with pytest.raises(ValueError, match=r"drops must be a fraction in \[0, 1\) but is 80"):
         Step(drops=(80, 120))
     for gamma in (0, -1, 2, float("nan")):
         with pytest.raises(ValueError, match=r"gamma must be in \(0, 1\] but is"):

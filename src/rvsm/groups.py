@@ -19,7 +19,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping(ABC):
-    """How a tensor is divided into groups."""
+    """How a tensor is divided into groups.
+
+    Args:
+        weighted: measure a group by its root mean square instead of its norm, so that its size does not matter.
+
+    """
 
     weighted: bool = True
 
@@ -150,13 +155,17 @@ class Block(Grouping):
 
     >>> Block(size=4).magnitudes(torch.ones(10, 3, 5, 5)).shape
     torch.Size([3, 3, 5, 5])
+
+    Args:
+        size: output channels in a block.
+
     """
 
     size: int = 4
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
-            raise ValueError(f"size of a block must be a whole number ≥ 1 but is {self.size!r}")
+            raise ValueError(f"size of a block must be an integer ≥ 1 but is {self.size!r}")
 
     def norms(self, w: Tensor) -> Tensor:
         """Return the norm over ``size`` output channels at each position."""

@@ -1,16 +1,14 @@
 """Use a trained network: the classes of images, with the run's own normalisation, and its accuracy."""
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from rvsm.config import build, read_config
+from rvsm.config import build, config_of
 from rvsm.data import Images
 from rvsm.data.decode import decode
 from rvsm.records import Run
@@ -118,12 +116,9 @@ def load_classifier(source: Path, *, run: Path | None = None, allow_import: Coll
 
 def images_of(run: Run, flags: Sequence[str] = ()) -> Images:
     """Return the test images of a run, or of the data that flags such as ``--data.path`` choose instead."""
-    table = run.config().get("data")
-    table = table if isinstance(table, Mapping) else {}
-    if any(flag.partition("=")[0] == "--data.name" for flag in flags):
-        table = {}
-    own = [f"--data.{key}={_text(value)}" for key, value in table.items()]
-    return build.dataset(read_config(flags=[*own, *flags, "--method.name", "dense"])).test
+    chosen_anew = any(flag.partition("=")[0] == "--data.name" for flag in flags)
+    data = {} if chosen_anew else run.config().get("data", {})
+    return build.dataset(config_of({"data": data, "method": {"name": "dense"}}, flags=flags)).test
 
 
 def _run_of(file: Path, run: Path | None) -> Run:
@@ -144,7 +139,3 @@ def _pixels(file: Path, channels: int, size: int) -> Tensor:
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
     return torch.tensor(decode(contents, str(file), channels=channels, size=size))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

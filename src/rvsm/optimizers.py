@@ -26,8 +26,8 @@ class SGD:
 
     Args:
         lr: the largest learning rate; the schedule multiplies it.
-        momentum: the share of the last step's direction that is kept.
-        nesterov: look ahead along the momentum.
+        momentum: the fraction of the previous step's direction that is kept.
+        nesterov: use Nesterov's form of momentum.
         weight_decay: the weight of ‖w‖²/2 in the loss.
 
     """
@@ -48,8 +48,8 @@ class AdamW:
 
     Args:
         lr: the largest learning rate; the schedule multiplies it.
-        betas: how much is kept of the mean gradient and of the mean squared gradient.
-        weight_decay: the rate at which weights shrink, times the learning rate.
+        betas: decay rates of the running means of the gradient and of its square.
+        weight_decay: decay rate of the weights, multiplied by the learning rate.
 
     """
 

@@ -14,17 +14,17 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """The same learning rate all the time, after a linear warm-up.
+    """A constant learning rate, after a linear warm-up.
 
     Args:
-        warmup: the share of the training in which the learning rate rises to its full value.
+        warmup: the fraction of the training during which the learning rate rises to its full value.
 
     """
 
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_share("warmup", self.warmup)
+        _require_fraction("warmup", self.warmup)
 
     def factor(self, progress: float) -> float:
         """Return 1, or less in the warm-up."""
@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Step:
-    """Sudden drops.
+    """A learning rate that drops suddenly, by the same factor each time.
 
     The paper's 200 epochs with drops at 80, 120 and 160 are drops at 0.4, 0.6 and 0.8 of any training:
 
@@ -41,9 +41,9 @@ class Step:
     [1.0, 1.0, 0.1, 0.01, 0.001]
 
     Args:
-        drops: the shares of the training after which the learning rate drops.
-        gamma: what it is multiplied by at each drop.
-        warmup: the share of the training in which the learning rate rises to its full value.
+        drops: the fractions of the training after which the learning rate drops.
+        gamma: the factor applied at each drop.
+        warmup: the fraction of the training during which the learning rate rises to its full value.
 
     """
 
@@ -52,9 +52,9 @@ class Step:
     warmup: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_share("warmup", self.warmup)
+        _require_fraction("warmup", self.warmup)
         for drop in self.drops:
-            _require_share("drops", drop)
+            _require_fraction("drops", drop)
         if not 0 < self.gamma <= 1:
             raise ValueError(f"gamma must be in (0, 1] but is {self.gamma}")
 
@@ -66,14 +66,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Cosine:
-    """Half a cosine from the full learning rate down to almost nothing.
+    """Half a cosine, from the full learning rate down to almost zero.
 
     >>> [round(Cosine().factor(progress), 3) for progress in (0, 0.5, 0.75)]
     [1.0, 0.5, 0.146]
 
     Args:
-        warmup: the share of the training in which the learning rate rises to its full value.
-        final: the share of the learning rate that is left at the end.
+        warmup: the fraction of the training during which the learning rate rises to its full value.
+        final: the fraction of the learning rate that is left at the end.
 
     """
 
@@ -81,8 +81,8 @@ class Cosine:
     final: float = 0.0
 
     def __post_init__(self) -> None:
-        _require_share("warmup", self.warmup)
-        _require_share("final", self.final)
+        _require_fraction("warmup", self.warmup)
+        _require_fraction("final", self.final)
 
     def factor(self, progress: float) -> float:
         """Return the cosine's value, in the warm-up that of a line."""
@@ -94,15 +94,15 @@ class Cosine:
 
 @dataclass(frozen=True)
 class OneCycle:
-    """A line up, then a line down: the schedule of fast recipes.
+    """A linear rise followed by a linear fall, as in fast training recipes.
 
     >>> [round(OneCycle(peak=0.25, start=0.2).factor(progress), 3) for progress in (0, 0.125, 0.25, 0.625)]
     [0.2, 0.6, 1.0, 0.5]
 
     Args:
-        peak: the share of the training after which the learning rate is largest.
-        start: the share of the learning rate to begin with.
-        final: the share of the learning rate that is left at the end.
+        peak: the fraction of the training after which the learning rate is largest.
+        start: the fraction of the learning rate to start with.
+        final: the fraction of the learning rate that is left at the end.
 
     """
 
@@ -112,7 +112,7 @@ class OneCycle:
 
     def __post_init__(self) -> None:
         for name in ("peak", "start", "final"):
-            _require_share(name, getattr(self, name))
+            _require_fraction(name, getattr(self, name))
 
     def factor(self, progress: float) -> float:
         """Return the height of the two lines."""
@@ -129,6 +129,6 @@ def _warm(warmup: float, progress: float) -> float:
     return max(progress / warmup, 1e-3) if progress < warmup else 1.0
 
 
-def _require_share(name: str, value: float) -> None:
+def _require_fraction(name: str, value: float) -> None:
     if not 0 <= value < 1:
-        raise ValueError(f"{name} must be a share of the training in [0, 1) but is {value}")
+        raise ValueError(f"{name} must be a fraction in [0, 1) but is {value}")

@@ -34,7 +34,7 @@ class TestSentences:
 
     def test_options(self, refused: Callable[..., str]) -> None:
         assert "did you mean 'training.epochs'?" in refused("train", "--training.epoch", "3")
-        assert refused("train", *QUICK, "--training.epochs", "x") == "training.epochs must be a whole number but is 'x'"
+        assert refused("train", *QUICK, "--training.epochs", "x") == "training.epochs must be an integer but is 'x'"
         assert "how many zeros" in refused("train")
         assert "did you mean 'lenet5'?" in refused("train", *QUICK, "--model.name", "lenet")
 
@@ -111,7 +111,7 @@ class TestSentences:
         assert not Path("runs").exists()
 
     def test_seeds_too_large(self, refused: Callable[..., str]) -> None:
-        assert "seed must be a whole number of at most 64 bits" in refused("train", *QUICK, "--seed", str(10**30))
+        assert "seed must be an integer of at most 64 bits" in refused("train", *QUICK, "--seed", str(10**30))
 
 
 def test_a_package_that_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

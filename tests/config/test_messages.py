@@ -76,7 +76,7 @@ class TestTypos:
 
     def test_the_file_is_named_whatever_is_wrong_with_it(self, tmp_path: Path) -> None:
         file = write(tmp_path, "[training]\nepochs = 'x'\n[budget]\nsparsity = 0.9")
-        with pytest.raises(ValueError, match=r"experiment\.toml: training\.epochs must be a whole number but is 'x'"):
+        with pytest.raises(ValueError, match=r"experiment\.toml: training\.epochs must be an integer but is 'x'"):
             read_config(file)
         file = write(tmp_path, "[budget]\nsparsity = 90")
         with pytest.raises(ValueError, match=r"experiment\.toml: \[budget\] sparsity must be"):
@@ -121,12 +121,12 @@ class TestValues:
     @pytest.mark.parametrize(
         ("key", "value", "expected"),
         [
-            ("training.epochs", "three", "a whole number"),
-            ("training.epochs", "3.5", "a whole number"),
-            ("training.epochs", "true", "a whole number"),
-            ("training.epochs", "", "a whole number"),
-            ("training.epochs", "null", "a whole number"),
-            ("seed", "x", "a whole number"),
+            ("training.epochs", "three", "an integer"),
+            ("training.epochs", "3.5", "an integer"),
+            ("training.epochs", "true", "an integer"),
+            ("training.epochs", "", "an integer"),
+            ("training.epochs", "null", "an integer"),
+            ("seed", "x", "an integer"),
             ("budget.sparsity", "most", "a number"),
             ("budget.sparsity", "nan", "a number"),
             ("optimizer.lr", "inf", "a number"),
@@ -134,7 +134,7 @@ class TestValues:
             ("training.compile", "maybe", "true or false"),
             ("training.precision", "float16", "auto or float32 or bfloat16"),
             ("method.order", "reverse", "proof or printed"),
-            ("method.exclude", "conv1.*", "a list of texts or null"),
+            ("method.exclude", "conv1.*", "a list of strings or null"),
         ],
     )
     def test_wrong_types(self, key: str, value: str, expected: str) -> None:
@@ -144,18 +144,18 @@ class TestValues:
     def test_wrong_types_of_entries(self) -> None:
         for value in ("0.9", "[0.9]", "[0.9, 0.99, 0.999]", "[a, b]"):
             text = refused(*TARGET, "--optimizer.name", "adamw", "--optimizer.betas", value)
-            assert text.startswith(f"optimizer.betas must be a list of a number and a number but is {value!r}; a list")
+            assert text.startswith(f"optimizer.betas must be a list of 2 numbers but is {value!r}; a list")
         text = refused(*TARGET, "--schedule.name", "step", "--schedule.drops", "0.5")
         assert text == "schedule.drops must be a list of numbers but is '0.5'; a list is written [a, b]"
 
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            ("epochs = true", "training.epochs must be a whole number but is True"),
-            ("epochs = 1.5", "training.epochs must be a whole number but is 1.5"),
-            ("epochs = [3]", r"training.epochs must be a whole number but is \[3\]"),
-            ("epochs = 2026-01-01", "training.epochs must be a whole number but is .*2026"),
-            ("epochs = {a = 1}", "training.epochs must be a whole number but is .*"),
+            ("epochs = true", "training.epochs must be an integer but is True"),
+            ("epochs = 1.5", "training.epochs must be an integer but is 1.5"),
+            ("epochs = [3]", r"training.epochs must be an integer but is \[3\]"),
+            ("epochs = 2026-01-01", "training.epochs must be an integer but is .*2026"),
+            ("epochs = {a = 1}", "training.epochs must be an integer but is .*"),
             ("validation = nan", "training.validation must be a number but is nan"),
             ("label_smoothing = inf", "training.label_smoothing must be a number but is inf"),
             ("compile = 'perhaps'", "training.compile must be true or false but is 'perhaps'"),
@@ -172,8 +172,11 @@ class TestValues:
             (["--training.epochs", "0"], "training.epochs must be at least 1 but is 0"),
             (["--training.batch", "-2"], "training.batch must be at least 1 but is -2"),
             (["--training.threads", "0"], "training.threads must be at least 1, or null, but is 0"),
-            (["--training.validation", "1"], "training.validation must be a share in [0, 1) but is 1.0"),
-            (["--training.label_smoothing", "-0.1"], "training.label_smoothing must be a share in [0, 1) but is -0.1"),
+            (["--training.validation", "1"], "training.validation must be a fraction in [0, 1) but is 1.0"),
+            (
+                ["--training.label_smoothing", "-0.1"],
+                "training.label_smoothing must be a fraction in [0, 1) but is -0.1",
+            ),
             (["--training.clip", "0"], "training.clip must be a norm > 0, or null, but is 0.0"),
             (
                 ["--training.batch", "4", "--training.accumulate", "8"],
@@ -186,10 +189,10 @@ class TestValues:
                 ["--budget.ramp", "0.9"],
                 "[budget] ramp and heal must be ≥ 0 and add up to at most 1 but are 0.9 and 0.3",
             ),
-            (["--schedule.warmup", "1"], "[schedule] warmup must be a share of the training in [0, 1) but is 1.0"),
+            (["--schedule.warmup", "1"], "[schedule] warmup must be a fraction in [0, 1) but is 1.0"),
             (
                 ["--groups.name", "block", "--groups.size", "0"],
-                "[groups] size of a block must be a whole number ≥ 1 but is 0",
+                "[groups] size of a block must be an integer ≥ 1 but is 0",
             ),
             (["--penalty.name", "tl1", "--penalty.a", "-1"], "[penalty] a must be > 0 and finite but is -1.0"),
         ],

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rvsm import __version__
-from rvsm.cli.imports import add_allow_import
+from rvsm.cli.arguments import add_allow_import, path
 from rvsm.cli.networks import bench, info, pack
-from rvsm.cli.paths import path
 from rvsm.cli.showing import LogFormatter, complain, show
 from rvsm.cli.using import collect, evaluate, predict
 from rvsm.plugins import plugins
@@ -32,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="rvsm",
         description="Train sparse neural networks.",
-        epilog="\n".join(f"  {name:8} {told}" for name, (_, told) in COMMANDS.items()),
+        epilog="\n".join(f"  {name:8} {text}" for name, (_, text) in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="rvsm COMMAND …      (rvsm COMMAND --help tells more)",
+        usage="rvsm COMMAND …      (rvsm COMMAND --help lists its options)",
     )
     parser.add_argument("--version", action="version", version=f"rvsm {__version__}")
     parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of those below")
@@ -57,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except RecursionError:
-        complain("what is read here is nested too deeply; look at the file, or put back a whole one")
+        complain("the file that was read is nested too deeply; look at it, or put back an intact one")
     except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
         complain(error)
     except MemoryError as error:
@@ -66,16 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="rvsm train", add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
+    parser.add_argument("-h", "--help", action="store_true", help="list all options, and stop")
     add_allow_import(parser)
-    files, flags, options, helping = _split("train", words, parser)
+    options, rest = parser.parse_known_args(words)
+    from rvsm.config import help_of, read_config, split
+
+    files, flags = split(rest)
     if len(files) > 1:
         raise ValueError(f"train takes one file but got {len(files)}; use rvsm compare for several")
-    from rvsm.config import help_of, read_config
-
     file = files[0] if files else None
-    if helping:
+    if options.help:
         show(help_of(flags, file, allow_import=options.allow_import))
         show(parser.format_help().partition("\n\n")[2])
         return 0
@@ -105,19 +106,23 @@ def _resume(words: list[str]) -> int:
 
 
 def _compare(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="rvsm compare",
+        usage="rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]",
+        description="Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.",
+        epilog="Other options change all files; rvsm train --help lists them.",
+        allow_abbrev=False,
+    )
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, each on its share of cores")
-    parser.add_argument("--runs", type=path, default=Path("runs"), help="where the runs are (default: %(default)s)")
-    parser.add_argument("--out", type=path, help="where table and page go (default: RUNS/comparison)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, dividing the cores")
+    parser.add_argument("--runs", type=path, default=Path("runs"), help="folder of the runs (default: %(default)s)")
+    parser.add_argument("--out", type=path, help="where to write the table and the page (default: RUNS/comparison)")
     add_allow_import(parser)
-    files, flags, options, helping = _split("compare", words, parser)
-    if helping:
-        show("usage: rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]\n")
-        show("Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.\n")
-        show(parser.format_help().partition("\n\n")[2])
-        show("Other options change all files; rvsm train --help lists them.")
-        return 0
+    options, rest = parser.parse_known_args(words)
+    from rvsm.compare import compare
+    from rvsm.config import read_config, split
+
+    files, flags = split(rest)
     if not files:
         raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
     if any(flag.partition("=")[0] == "--seed" for flag in flags):
@@ -125,9 +130,6 @@ def _compare(words: list[str]) -> int:
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
-    from rvsm.compare import compare
-    from rvsm.config import read_config
-
     configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     page = compare(
         configs,
@@ -207,26 +209,6 @@ def _warn(  # noqa: PLR0917 - what the warnings module calls with
 ) -> None:
     """Print a warning as a sentence, without the line of code that it comes from."""
     complain(message)
-
-
-def _split(
-    command: str, words: list[str], parser: argparse.ArgumentParser
-) -> tuple[list[Path], list[str], argparse.Namespace, bool]:
-    """Return files, flags of the configuration, the command's own options, and whether help is wanted."""
-    helping = any(word in ("-h", "--help") for word in words)
-    rest = [word for word in words if word not in ("-h", "--help")]
-    files, flagged = [], []
-    while rest:  # every option has one value, so that what is left over is a file
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            files.append(Path(word))
-            continue
-        flagged.append(word)
-        if "=" not in word and rest and not rest[0].startswith("--"):
-            flagged.append(rest.pop(0))
-    parser.prog = f"rvsm {command}"
-    options, flags = parser.parse_known_args(flagged)
-    return files, flags, options, helping
 
 
 def _console() -> "Console":

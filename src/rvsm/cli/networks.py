@@ -3,8 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rvsm.cli.imports import add_allow_import
-from rvsm.cli.paths import path
+from rvsm.cli.arguments import add_allow_import, path
 from rvsm.cli.showing import show
 
 
@@ -14,12 +13,8 @@ def pack(words: list[str]) -> int:
         prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
     )
     parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
-    parser.add_argument(
-        "--weights", type=path, help="the weights of module:callable: .safetensors, or .pt with tensors"
-    )
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    _add_network(parser)
     parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
-    add_allow_import(parser)
     options = parser.parse_args(words)
     from rvsm.bench import pack
 
@@ -41,15 +36,11 @@ def bench(words: list[str]) -> int:
     parser.add_argument(
         "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
     )
-    parser.add_argument(
-        "--weights", type=path, help="the weights of module:callable: .safetensors, or .pt with tensors"
-    )
+    _add_network(parser)
     parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
     parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
     parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
     parser.add_argument("--keep", action="store_true", help="keep size and speeds in the run's folder, for reports")
-    add_allow_import(parser)
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
 
@@ -87,9 +78,16 @@ def info(words: list[str]) -> int:
     return 0
 
 
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    weights = "the weights of module:callable: .safetensors, or .pt with tensors"
+    parser.add_argument("--weights", type=path, help=weights)
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    add_allow_import(parser)
+
+
 def _shape(text: str) -> tuple[int, ...]:
-    """Return whole numbers with commas between them."""
+    """Return integers separated by commas."""
     try:
         return tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected whole numbers such as 3,32,32 but got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected integers such as 3,32,32 but got {text!r}") from None

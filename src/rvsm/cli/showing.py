@@ -17,7 +17,7 @@ def complain(shown: object) -> None:
 
 
 def lines(shown: object) -> str:
-    r"""Return a text of several lines with escapes in place of all other characters that are not printable.
+    r"""Return a string of several lines with escapes in place of all other characters that are not printable.
 
     >>> lines("a\x1b[2J\nb")
     'a\\x1b[2J\nb'

@@ -3,8 +3,7 @@
 import argparse
 import json
 
-from rvsm.cli.imports import add_allow_import
-from rvsm.cli.paths import path
+from rvsm.cli.arguments import add_allow_import, path
 from rvsm.cli.showing import show
 
 

@@ -2,6 +2,7 @@
 
 from rvsm.config.config import Choice, Config, differences
 from rvsm.config.reading import as_toml, config_of, described, help_of, read_config
+from rvsm.config.settings import split
 from rvsm.config.training import Augment, Training
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "differences",
     "help_of",
     "read_config",
+    "split",
 ]

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from rvsm.config.plain import plain
 from rvsm.config.training import Augment, Training
+from rvsm.config.values import plain
 
 OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
 """The options that say where and how a training runs, not what it is, by section."""
@@ -57,39 +57,32 @@ class Config:
     training: Training
     augment: Augment
     method: Choice
-    penalty: Choice | None
-    groups: Choice | None
-    budget: Mapping[str, Any] | None
+    penalty: Choice | None = None
+    groups: Choice | None = None
+    budget: Mapping[str, Any] | None = None
     weights: str | None = None
 
     def __post_init__(self) -> None:
         if not -(2**63) <= self.seed < 2**64:
-            raise ValueError(f"seed must be a whole number of at most 64 bits but is {self.seed}")
+            raise ValueError(f"seed must be an integer of at most 64 bits but is {self.seed}")
 
     def table(self) -> dict[str, Any]:
         """Return all options, as sections of a file; what is null is left out, as TOML has no word for it.
 
         An option that a file cannot hold is an error that names it.
         """
-        sections: dict[str, Any] = {
-            "data": self.data.table(),
-            "model": {**self.model.table(), **({} if self.weights is None else {"weights": self.weights})},
-            "optimizer": self.optimizer.table(),
-            "schedule": self.schedule.table(),
-            "training": asdict(self.training),
-            "augment": asdict(self.augment),
-            "method": self.method.table(),
-        }
-        for key, choice in (("penalty", self.penalty), ("groups", self.groups)):
-            if choice is not None:
-                sections[key] = choice.table()
-        if self.budget is not None:
-            sections["budget"] = dict(self.budget)
-        kept = {
-            section: {key: _kept(f"{section}.{key}", value) for key, value in table.items() if value is not None}
-            for section, table in sections.items()
-        }
-        return {"name": _kept("name", self.name), "seed": self.seed, **kept}
+        table: dict[str, Any] = {"name": _kept("name", self.name), "seed": self.seed}
+        for field in fields(self):
+            found = getattr(self, field.name)
+            if isinstance(found, Choice):
+                found = found.table()
+            elif isinstance(found, Training | Augment):
+                found = asdict(found)
+            if isinstance(found, Mapping):
+                table[field.name] = {k: _kept(f"{field.name}.{k}", v) for k, v in found.items() if v is not None}
+        if self.weights is not None:
+            table["model"]["weights"] = _kept("model.weights", self.weights)
+        return table
 
     def fingerprint(self) -> str:
         """Return eight characters that depend on all options but name, seed and what belongs to a machine."""
@@ -142,7 +135,7 @@ def _kept(key: str, value: Any) -> Any:
         return plain(value)
     except ValueError as error:
         raise ValueError(
-            f"{key} holds {error}, which has no place in the file where a run keeps its options; give texts,"
+            f"{key} holds {error}, which has no place in the file where a run keeps its options; give strings,"
             " numbers, or lists and tables of them"
         ) from None
 

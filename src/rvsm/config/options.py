@@ -1,186 +1,146 @@
-"""The options that there are: the arguments of the chosen entries, as a parser of flags knows them."""
+"""The options that there are: the arguments of the chosen entries, with their names, types, defaults and docstrings."""
 
-import argparse
-import functools
 import inspect
+import json
 import re
 import textwrap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from inspect import Parameter
 from typing import Any
 
-from jsonargparse import ArgumentParser, DefaultHelpFormatter
-
-from rvsm.config.messages import words
-from rvsm.config.plain import is_plain, plain
-from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, is_own, needs, takes, takes_more
+from rvsm.config.sections import CHOICES, PLAIN, Entry, arguments, entry, is_own, needs, origin, takes, takes_more
+from rvsm.config.values import is_plain, kind_of, plain
 from rvsm.models import require_allowed
 
-Flag = tuple[str, Any]
-"""A key such as "penalty.lam" and its value, a string where it comes from the command line."""
+_RUN = {
+    "name": (str, None, "what the run is called; by default, the name of the file."),
+    "seed": (int, 0, "seed of the weights, the batches, the augmentation and the choice of validation images."),
+}
+_WEIGHTS = "weights to begin with: a .safetensors file, or the folder of a finished run of the same network."
 
 
 class Options:
-    """The options that there are, once the names in the flags have chosen their entries.
+    """The options that there are, once the names among the settings have chosen their entries.
 
     Args:
-        flags: what the user says.
+        said: what the user says, by key.
         allowed: the models of the user's own, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
     Attributes:
-        parser: what reads flags.
-        sections: the names of the sections.
-        types: the type of each option, by its key.
-        defaults: the default of each option that has one.
-        fixed: arguments that keep their default, since no file of options could hold it.
+        sections: the callable that takes a section's options, by the name of the section.
+        known: the options by key, such as "penalty.lam".
+        fixed: the keys of arguments that keep their default, since no file of options could hold it.
 
     """
 
-    def __init__(self, flags: Iterable[Flag], *, allowed: Collection[str] = (), everything: bool = False) -> None:
-        said = dict(flags)
-        if is_own(model := self._name("model", said)):
-            require_allowed(model, allowed)
-        self.types: dict[str, Any] = {}
-        self.defaults: dict[str, Any] = {}
+    def __init__(self, said: Mapping[str, Any], *, allowed: Collection[str] = (), everything: bool = False) -> None:
+        self.known = {key: _option(key, kind, default) for key, (kind, default, _) in _RUN.items()}
         self.fixed: set[str] = set()
-        self.parser = ArgumentParser(
-            prog="rvsm train [FILE]",
-            usage="rvsm train [FILE] [--section.option VALUE …]",
-            description="Options are those of the chosen entries: --penalty.name tl1 adds --penalty.a, and so on.",
-            formatter_class=_Help,
-            exit_on_error=False,
-            add_help=False,
-            allow_abbrev=False,
-        )
-        general = self.parser.add_argument_group("the run")
-        self._add(general, "name", str, default=None, help="what the run is called (default: that of the file)")
-        self._add(general, "seed", int, default=0, help="of weights, order, augmentation and validation images")
-        method = entry("method", self._name("method", said))
-        budgeted = takes(method, "budget") and (everything or any(key.startswith("budget.") for key in said))
-        self.sections = ["data", "model", "optimizer", "schedule", "training", "augment", "method"]
-        penalised = needs(method, "penalty") or any(key.startswith("penalty.") for key in said)
-        if takes(method, "penalty") and (penalised or everything):
-            self.sections.append("penalty")
-        if takes(method, "groups"):
-            self.sections.append("groups")
-        if budgeted:
-            self.sections.append("budget")
-        for section in self.sections:
-            if section in PLAIN:
-                self._section(section, PLAIN[section], f"[{section}]", said, skip={"steps"})
-                continue
-            known, name = CHOICES[section], self._name(section, said)
-            self._add(
-                self.parser.add_argument_group(f"[{section}]"),
-                f"{section}.name",
-                str,
-                default=known.default,
-                help=f"one of {', '.join(known.entries)}",
-            )
-            skip = set(known.given)
-            if section == "model" and not takes(entry(section, name), "weights"):
-                self._add_weights()
+        self.names = {section: str(said.get(f"{section}.name", known.default)) for section, known in CHOICES.items()}
+        if is_own(self.names["model"]):
+            require_allowed(self.names["model"], allowed)
+        method = entry("method", self.names["method"])
+        given = {key.partition(".")[0] for key in said}
+        budgeted = takes(method, "budget") and (everything or "budget" in given)
+        penalised = takes(method, "penalty") and (everything or "penalty" in given or needs(method, "penalty"))
+        left_out = {"penalty": not penalised, "groups": not takes(method, "groups"), "budget": not budgeted}
+        self.sections = {
+            section: PLAIN[section] if section in PLAIN else entry(section, self.names[section])
+            for section in ("data", "model", "optimizer", "schedule", "training", "augment", "method", *left_out)
+            if not left_out.get(section)
+        }
+        for section, maker in self.sections.items():
+            skip = {"steps"} if section in PLAIN else set(CHOICES[section].given)
+            if section in CHOICES:
+                self.known[f"{section}.name"] = _option("name", str, CHOICES[section].default)
+            if section == "model" and not takes(maker, "weights"):
+                self.known["model.weights"] = _option("weights", str, None)
             if section == "penalty" and budgeted and not everything:
                 skip.add("lam")  # the budget sets it
             if section == "method" and takes(method, "budget"):
                 skip.add("sparsity")  # it is budget.sparsity
-            self._section(section, entry(section, name), f"[{section}] {name}", said, skip=skip)
-        if everything:
-            for action in self.parser._actions:
-                action.required = False  # some exclude each other
+            self._add(section, maker, skip)
+            if takes_more(maker):
+                more = {key: key.partition(".")[2] for key in said if key.startswith(f"{section}.")}
+                known = {*skip, *arguments(maker)}
+                free = {
+                    key: _option(name, Any) for key, name in more.items() if name.isidentifier() and name not in known
+                }
+                self.known = {**free, **self.known}
 
-    def is_default(self, key: str, value: Any) -> bool:
-        """Return whether a value is what the option is anyway; it need not be read, and may be one such as inf."""
-        default = self.defaults.get(key)
-        return default is not None and repr(plain(default)) == repr(value)
-
-    def _name(self, section: str, said: Mapping[str, Any]) -> str:
-        return str(said.get(f"{section}.name", CHOICES[section].default))
-
-    def _section(self, section: str, maker: Entry, title: str, said: Mapping[str, Any], *, skip: set[str]) -> None:
-        options = self._options(section, maker, title, skip)
-        if takes_more(maker):
-            taken = [key.removeprefix(f"{section}.") for key in self.types]
-            known = {*taken, *skip, *arguments(maker)}
-            more = [key.removeprefix(f"{section}.") for key in said if key.startswith(f"{section}.")]
-            options += [Parameter(n, Parameter.KEYWORD_ONLY) for n in more if n.isidentifier() and n not in known]
-        added = self.parser.add_function_arguments(_function(maker, options), section, fail_untyped=False)
-        if (group := (self.parser.groups or {}).get(section)) is not None:
-            group.title, group.description = title, group.title
-        for action in self.parser._actions:
-            if action.dest == section:
-                action.help = argparse.SUPPRESS  # jsonargparse's own way to give a section as a file
-            elif action.dest in added:
-                self.types[action.dest] = getattr(action, "_typehint", action.type)
-        self.defaults |= {f"{section}.{p.name}": p.default for p in options if p.default is not p.empty}
-
-    def _options(self, section: str, maker: Entry, title: str, skip: set[str]) -> list[Parameter]:
-        """Return the arguments that can be options: those that a file can hold, whose names are not taken."""
-        options = []
-        for name, parameter in arguments(maker).items():
+    def _add(self, section: str, maker: Entry, skip: set[str]) -> None:
+        """Add the arguments that can be options: those that a file can hold, whose names are not taken."""
+        for name, argument in arguments(maker).items():
             key = f"{section}.{name}"
             if name in skip:
                 continue
-            if key in self.types:
-                if parameter.default is parameter.empty:
+            if key in self.known:
+                if argument.default is argument.empty:
+                    title = f"[{section}] {self.names[section]}"
                     raise ValueError(f"{title} has an argument {name!r}, but {key} is taken; give it another name")
-            elif parameter.default is None or parameter.default is parameter.empty or is_plain(parameter.default):
-                options.append(parameter)
+            elif argument.default is None or argument.default is argument.empty or is_plain(argument.default):
+                self.known[key] = argument
             else:
                 self.fixed.add(key)
-        return options
 
-    def _add_weights(self) -> None:
-        self._add(
-            self.parser.add_argument_group("[model] first weights"),
-            "model.weights",
-            str,
-            default=None,
-            help="weights to begin with: a .safetensors file, or the folder of a finished run of the same network",
-        )
-
-    def _add(self, group: Any, key: str, kind: type, **settings: Any) -> None:
-        group.add_argument(f"--{key}", type=kind, **settings)
-        self.types[key] = kind
-
-
-class _Help(DefaultHelpFormatter):
-    """Help for people who do not read Python: types in words, no marks of docstrings, no name broken at its hyphen."""
-
-    def _expand_help(self, action: argparse.Action) -> str:
-        text = super()._expand_help(action)
-        annotation = getattr(action, "_typehint", action.type)
-        return _TYPE.sub(lambda found: f"({found[1]}{words(annotation)}{found[2]})", text)
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(_plain(text).split()), width, break_on_hyphens=False)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return super()._fill_text(_plain(text), width, indent)
+    def help(self) -> str:
+        """Return what there is to be said about all options."""
+        lines = [
+            "usage: rvsm train [FILE] [--section.option VALUE …]",
+            "",
+            "Each section has the options of the entry that is chosen: --penalty.name tl1",
+            "adds --penalty.a, and so on.",
+            "",
+            "the run:",
+        ]
+        for key, (_, _, text) in _RUN.items():
+            lines += _described(key, self.known[key], text)
+        for section, maker in self.sections.items():
+            summary, texts = _documented(maker)
+            title = [f"[{section}] {self.names[section]}:" if section in CHOICES else f"[{section}]:"]
+            lines += ["", *title, *_wrapped(summary, "  "), ""]
+            if section in CHOICES:
+                texts["name"] = f"one of {', '.join(CHOICES[section].entries)}."
+            texts = {"weights": _WEIGHTS, **texts} if section == "model" else texts
+            for key, option in self.known.items():
+                if key.startswith(f"{section}."):
+                    lines += _described(key, option, texts.get(option.name, ""))
+        return "\n".join([*lines, ""])
 
 
-_TYPE = re.compile(r"\((required, |)type: .*?(, default: .*|)\)$", re.DOTALL)
-"""What jsonargparse adds to the help of an option."""
+def _option(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
 
-def _plain(text: str) -> str:
-    return text.replace("`", "")
+def _documented(maker: Entry) -> tuple[str, dict[str, str]]:
+    """Return what the docstrings of a callable say of it, in a sentence, and of its arguments."""
+    import docstring_parser
+
+    code = origin(maker)
+    classes = [*reversed(code.__mro__)] if isinstance(code, type) else []
+    documents = [one.__doc__ for one in (*classes, *(vars(one).get("__init__") for one in classes), code)]
+    params = [param for document in documents for param in docstring_parser.parse(document or "").params]
+    summary = (inspect.getdoc(code) or "").partition("\n\n")[0].removeprefix("Return ").removesuffix(".")
+    return summary, {param.arg_name: param.description or "" for param in params}
 
 
-def _function(maker: Entry, parameters: Iterable[Parameter]) -> Entry:
-    """Return a function of these arguments, for a parser that knows no other callables and reads their source."""
-    origin: Any = maker.func if isinstance(maker, functools.partial) else maker
+def _described(key: str, option: Parameter, text: str) -> Iterator[str]:
+    """Iterate over the lines about an option."""
+    kind = re.sub(r"\ban? ", "", kind_of(option.annotation).words)
+    silent = option.default is option.empty or (option.default is None and "null" not in kind)
+    shown = "" if silent else f", default: {_shown(option.default)}"
+    flag = f"  --{key} {option.name.upper()}"
+    lines = _wrapped(f"{text} ({kind}{shown})", " " * 24)
+    yield flag if len(flag) > 22 else f"{flag:24}{lines.pop(0).lstrip()}"
+    yield from lines
 
-    def function() -> None: ...
 
-    told = [
-        p.replace(kind=p.KEYWORD_ONLY, annotation=Any if p.annotation is p.default is p.empty else p.annotation)
-        for p in parameters
-    ]
-    function.__signature__ = inspect.Signature(told)  # type: ignore[attr-defined]
-    function.__annotations__ = {p.name: p.annotation for p in told if p.annotation is not p.empty}
-    function.__doc__ = origin.__doc__
-    code = origin.__init__ if isinstance(origin, type) else origin  # type: ignore[misc]
-    function.__module__ = code.__module__  # where annotations that are texts have their names from
-    return function
+def _shown(default: Any) -> str:
+    return default if isinstance(default, str) else json.dumps(None if default is None else plain(default))
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Return a text as lines; the marks of docstrings are left out, and no name is broken at its hyphen."""
+    text = " ".join(text.replace("`", "").split())
+    return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

@@ -1,28 +1,27 @@
-"""Read a configuration: a TOML file is a list of flags, the command line has more of them, and later ones win."""
+"""Read a configuration, in one pass: settings choose the options that there are, and become their values."""
 
-import argparse
-import json
-import re
-import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 import tomli_w
 
 from rvsm.config.build import check
-from rvsm.config.config import Choice, Config, differences
-from rvsm.config.messages import NO_TARGET, unknown_key, wrong_value
-from rvsm.config.options import Flag, Options
-from rvsm.config.sections import CHOICES, arguments, entry, is_own, takes
+from rvsm.config.config import Choice, Config
+from rvsm.config.messages import NO_TARGET, unknown_key
+from rvsm.config.options import Options
+from rvsm.config.sections import CHOICES, entry, is_own, takes
+from rvsm.config.settings import Setting, of_file, of_line, of_table
 from rvsm.config.training import Augment, Training
+from rvsm.config.values import plain, typed
 from rvsm.models import NotAllowedError
-from rvsm.records.reading import parse_toml
 
 
 def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_import: Collection[str] = ()) -> Config:
-    """Return the configuration of a file, changed by flags of the command line.
+    """Return the configuration of a file and its bases, changed by flags of the command line.
 
     Args:
         file: a TOML file.
@@ -34,22 +33,36 @@ def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_im
     3
 
     """
-    line = _flags_of_line(flags)
+    line = of_line(flags)
     allowed = {*allow_import, *_models(line)}
     if file is None:
         return _config(line, name="run", allowed=allowed)
-    given = [*_flags_of_file(file), *line]
+    settings = [*of_file(file), *line]
     try:
-        return _config(given, name=file.stem, allowed=allowed)
+        return _config(settings, name=file.stem, allowed=allowed)
     except ValueError as error:
         place = " ".join([str(file), "with", *flags]) if flags else file
         raise ValueError(f"{place}: {error}") from None
 
 
-def config_of(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
-    """Return the configuration of a table such as `Config.table` returns; errors name the file that it is from."""
+def config_of(
+    table: Mapping[str, Any],
+    file: Path | None = None,
+    *,
+    flags: Sequence[str] = (),
+    allow_import: Collection[str] = (),
+) -> Config:
+    """Return the configuration of a table such as `Config.table` returns, changed by flags of the command line.
+
+    Args:
+        table: all options; it has no base, since a run keeps its configuration as a whole.
+        file: the file that it comes from, for errors.
+        flags: as on the command line.
+        allow_import: the models, as module:callable, that the table may have imported.
+
+    """
     try:
-        return _config(_flags(_of_today(table)), name="run", allowed=allow_import)
+        return _config([*of_table(_of_today(table)), *of_line(flags)], name="run", allowed=allow_import)
     except NotAllowedError as error:
         raise NotAllowedError(str(error) if file is None else f"{file}: {error}") from None
     except ValueError as error:
@@ -58,16 +71,8 @@ def config_of(table: Mapping[str, Any], file: Path | None = None, *, allow_impor
         raise ValueError(f"{file}: {error}; put back what rvsm train wrote there") from None
 
 
-def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved table with the options that there were not when it was saved, as they were then."""
-    method = table.get("method")
-    if isinstance(method, Mapping) and method.get("name") == "rvsm" and "gradient" not in method:
-        return {**table, "method": {**method, "gradient": "w" if "budget" in table else "auto"}}
-    return table
-
-
 def described(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
-    """Return the configuration of a table to compare or to tell, not to build.
+    """Return the configuration of a table to compare or to show, not to build.
 
     It is as `config_of` makes it; but a model of somebody's own that is not allowed to be imported is taken as it is
     written.
@@ -81,8 +86,9 @@ def described(table: Mapping[str, Any], file: Path | None = None, *, allow_impor
 
 
 def as_toml(config: Config) -> str:
-    """Return a configuration with all its options as the text of a file.
+    """Return a configuration with all its options as the contents of a file.
 
+    >>> import tomllib
     >>> config = read_config(flags=["--budget.sparsity", "0.9"])
     >>> config_of(tomllib.loads(as_toml(config))) == config
     True
@@ -92,74 +98,96 @@ def as_toml(config: Config) -> str:
 
 def help_of(flags: Sequence[str], file: Path | None = None, *, allow_import: Collection[str] = ()) -> str:
     """Return the options of a training, those of the entries that file and flags choose."""
-    line = _flags_of_line(flags)
-    given = [*([] if file is None else _flags_of_file(file)), *line]
-    return Options(given, allowed={*allow_import, *_models(line)}, everything=True).parser.format_help()
+    line = of_line(flags)
+    said = {setting.key: setting.value for setting in [*([] if file is None else of_file(file)), *line]}
+    return Options(said, allowed={*allow_import, *_models(line)}, everything=True).help()
 
 
-def _models(line: Sequence[Flag]) -> set[str]:
+def _models(line: Iterable[Setting]) -> set[str]:
     """Return the models that a command line names."""
-    return {value for key, value in line if key == "model.name"}
+    return {setting.value for setting in line if setting.key == "model.name"}
 
 
-def _config(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
-    """Return the configuration of flags as a run that keeps it in a file will have it back when it is resumed."""
+def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a saved table with the options that did not exist when it was saved, as they were then."""
+    method = table.get("method")
+    if isinstance(method, Mapping) and method.get("name") == "rvsm" and "gradient" not in method:
+        return {**table, "method": {**method, "gradient": "w" if "budget" in table else "auto"}}
+    return table
+
+
+def _config(settings: Iterable[Setting], *, name: str, allowed: Collection[str]) -> Config:
+    """Return the configuration of settings, of which later ones win, with a name unless one of them gives it."""
+    said = {setting.key: setting for setting in settings}
     try:
-        config = _read(flags, name=name, allowed=allowed)
-        again = _read(_flags(tomllib.loads(as_toml(config))), name=name, allowed=allowed)
+        options = _options(said, allowed)
+        config = _made(options, _values(options, said), name=name)
+        config.table()  # raises what could not be kept in a run's folder
     except RecursionError:
         raise ValueError("the options are nested too deeply") from None
-    if changes := differences(config, again):
-        raise ValueError(
-            f"the file in which a run keeps its options would change {', '.join(changes)}, and so would a resume;"
-            " give other values"
-        )
-    _require_target(again)
-    check(again)
-    return again
+    _require_target(config)
+    check(config)
+    return config
 
 
-def _read(flags: list[Flag], *, name: str, allowed: Collection[str]) -> Config:
-    options = Options(flags, allowed=allowed)
-    for key, _ in flags:
-        if key in options.fixed:
-            raise ValueError(f"{key} cannot be set: its default is no text, number, list or table, as options are")
-        if key not in options.types:
-            raise ValueError(unknown_key(key, options.types))
-    said = {key: value for key, value in dict(flags).items() if not options.is_default(key, value)}
-    try:
-        found = options.parser.parse_args([f"--{key}={_text(value)}" for key, value in said.items()])
-    except argparse.ArgumentError as error:
-        raise ValueError(wrong_value(str(error), said, options.types)) from None
-    for key, default in options.defaults.items():
-        if key not in said:
-            found[key] = default  # the very object, whatever the parser made of it
-    choices = {}
-    for section in options.sections:
-        if section in CHOICES:
-            chosen = dict(found[section].items(branches=True, nested=False))
-            choices[section] = Choice(chosen.pop("name"), chosen)
-            _require_no_null(section, choices[section])
-    if (path := choices["data"].options.get("path")) is not None:
-        choices["data"] = Choice(choices["data"].name, {**choices["data"].options, "path": _anywhere(path)})
-    model, weights = choices["model"], None
-    if not takes(entry("model", model.name), "weights"):  # otherwise it is the model's own option
-        weights = model.options.get("weights")
-        model = Choice(model.name, {key: value for key, value in model.options.items() if key != "weights"})
+def _options(said: Mapping[str, Setting], allowed: Collection[str]) -> Options:
+    """Return the options that the settings choose; there must be one for each setting."""
+    for section in CHOICES:
+        chosen = said.get(f"{section}.name")
+        if chosen is not None and not (section == "model" and is_own(str(chosen.value))):
+            with _blaming(chosen):
+                entry(section, str(chosen.value))
+    options = Options({key: setting.value for key, setting in said.items()}, allowed=allowed)
+    for key, setting in said.items():
+        with _blaming(setting):
+            if key in options.fixed:
+                raise ValueError(f"{key} cannot be set: its default is not a string, number, list or table")
+            if key not in options.known:
+                raise ValueError(unknown_key(key, options.known))
+    return options
+
+
+def _values(options: Options, said: Mapping[str, Setting]) -> dict[str, Any]:
+    """Return the value of each option, in the type that the option declares."""
+    values = {key: option.default for key, option in options.known.items()}
+    for key, setting in said.items():
+        default = values[key]
+        if default is not None and default is not Parameter.empty and repr(plain(default)) == repr(setting.value):
+            continue  # the default may be a value that cannot be given, such as inf
+        with _blaming(setting):
+            values[key] = typed(key, setting.value, options.known[key].annotation, word=setting.word)
+            if values[key] is None and default is not None:
+                raise ValueError(
+                    f"{key} is null, but the files in which runs keep their options have no null; let"
+                    f" {options.names[key.partition('.')[0]]} take another value for it, such as 0 or an empty string,"
+                    " or make null its default"
+                )
+    missing = [key for key, value in values.items() if value is Parameter.empty]
+    if missing and missing[0] == "penalty.lam" and "method.beta" not in said:
+        raise ValueError(NO_TARGET)
+    if missing:
+        raise ValueError(f"{missing[0]} is missing: give --{missing[0]} on the command line, or write it in the file")
+    return values
+
+
+def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
+    """Return the configuration of the values of all options."""
+    sections: dict[str, dict[str, Any]] = {section: {} for section in options.sections}
+    for key, value in values.items():
+        section, _, option = key.partition(".")
+        if option:
+            sections[section][option] = value
+    weights = None if takes(options.sections["model"], "weights") else sections["model"].pop("weights")
+    if sections["data"].get("path") is not None:
+        sections["data"]["path"] = _anywhere(sections["data"]["path"])
     return Config(
-        name=found["name"] or name,
-        seed=found["seed"],
-        data=choices["data"],
-        model=model,
-        optimizer=choices["optimizer"],
-        schedule=choices["schedule"],
-        training=Training(**found["training"].as_dict()),
-        augment=Augment(**found["augment"].as_dict()),
-        method=choices["method"],
-        penalty=choices.get("penalty"),
-        groups=choices.get("groups"),
-        budget=found["budget"].as_dict() if "budget" in options.sections else None,
+        name=values["name"] or name,
+        seed=values["seed"],
+        training=Training(**sections.pop("training")),
+        augment=Augment(**sections.pop("augment")),
+        budget=sections.pop("budget", None),
         weights=None if weights is None else _anywhere(weights),
+        **{section: Choice(chosen.pop("name"), chosen) for section, chosen in sections.items()},
     )
 
 
@@ -168,70 +196,28 @@ def _anywhere(path: str | Path) -> str:
     return str(Path(path).expanduser().resolve())
 
 
-def _require_no_null(section: str, choice: Choice) -> None:
-    """Raise if an option is null where that is not its default: a file of options, which a run keeps, has no null."""
-    for name, parameter in arguments(entry(section, choice.name)).items():
-        if name in choice.options and choice.options[name] is None and parameter.default is not None:
-            raise ValueError(
-                f"{section}.{name} is null, but the files in which runs keep their options have no null; let"
-                f" {choice.name} take another value for it, such as 0 or an empty text, or make null its default"
-            )
-
-
 def _require_target(config: Config) -> None:
     """Raise unless the method has what it needs to know how many zeros are wanted."""
-    if config.method.name == "rvsm" and config.budget is None and config.method.options.get("beta") is None:
+    method, options = config.method.name, config.method.options
+    if method == "rvsm" and config.budget is None and options.get("beta") is None:
         raise ValueError(NO_TARGET)
-    maker = entry("method", config.method.name)
+    maker = entry("method", method)
     if takes(maker, "budget") and not takes(maker, "penalty") and config.budget is None:
-        raise ValueError(f"{config.method.name} needs a target: give --budget.sparsity 0.9")
-    if config.method.name == "admm" and (config.penalty is None) == (config.method.options.get("sparsity") is None):
+        raise ValueError(f"{method} needs a target: give --budget.sparsity 0.9")
+    if method == "admm" and (config.penalty is None) == (options.get("sparsity") is None):
         raise ValueError(
             "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"
         )
-    if config.method.name == "admm" and config.penalty is not None and config.method.options.get("rho") is None:
+    if method == "admm" and config.penalty is not None and options.get("rho") is None:
         raise ValueError("admm with a penalty, whose threshold depends on λ/ρ, needs ρ: give --method.rho 1")
 
 
-# From files and lines to flags
-
-
-def _flags_of_file(file: Path) -> list[Flag]:
+@contextmanager
+def _blaming(setting: Setting) -> Iterator[None]:
+    """Say which base file it is whose setting is refused."""
     try:
-        return _flags(parse_toml(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
-    except IsADirectoryError:
-        raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
+        yield
     except ValueError as error:
-        raise ValueError(f"{file} is not a TOML file: {error}") from None
-
-
-def _flags(table: Mapping[str, Any]) -> list[Flag]:
-    flags: list[Flag] = []
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flags += [(f"{key}.{option}", setting) for option, setting in value.items()]
-        else:
-            flags.append((key, value))
-    return flags
-
-
-def _flags_of_line(words: Sequence[str]) -> list[Flag]:
-    flags: list[Flag] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise ValueError(f"expected --section.option VALUE but found {word!r}; a file comes before the options")
-        key, equals, value = word[2:].partition("=")
-        if not equals:
-            if not rest or re.match(r"--[a-z]", rest[0]):
-                raise ValueError(f"--{key} needs a value: --{key} VALUE")
-            value = rest.pop(0)
-        flags.append((key, value))
-    return flags
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+        if setting.base is None:
+            raise
+        raise ValueError(f"{error} (in {setting.base}, its base)") from None

@@ -4,8 +4,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from inspect import Parameter
-from typing import Any
+from typing import Any, get_type_hints
 
 from rvsm.config.training import Augment, Training
 from rvsm.data import DATASETS
@@ -22,7 +23,7 @@ Entry = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Dense:
-    """No sparsity: plain training, to compare with."""
+    """Plain training without sparsity, as a baseline."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Section:
 
     Attributes:
         entries: the registry that ``name`` chooses from.
-        default: the entry if nothing is said.
+        default: the entry that is chosen by default.
         given: arguments of the entries that the rest of the training decides.
 
     """
@@ -81,7 +82,7 @@ def entry(section: str, name: str) -> Entry:
 
 
 def arguments(maker: Entry) -> dict[str, Parameter]:
-    """Return the arguments that a class, a function or another callable has by name."""
+    """Return the arguments that a class, a function or another callable has by name, with their types."""
     return {n: p for n, p in _signature(maker).items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
 
 
@@ -101,9 +102,16 @@ def needs(maker: Entry, argument: str) -> bool:
     return found is not None and found.default is Parameter.empty
 
 
-def _signature(maker: Entry) -> Mapping[str, Parameter]:
+def origin(maker: Entry) -> Any:
+    """Return the class or the function that a callable comes from, which has the docstring."""
+    while isinstance(maker, partial):
+        maker = maker.func
+    return maker if isinstance(maker, type) or hasattr(maker, "__globals__") else type(maker).__call__
+
+
+def _signature(maker: Entry) -> dict[str, Parameter]:
     try:
-        found = dict(inspect.signature(maker).parameters)
+        found = {name: _resolved(p, maker) for name, p in inspect.signature(maker).parameters.items()}
     except ValueError:  # some callables written in C do not tell
         return {}
     rest = [name for name, parameter in found.items() if parameter.kind is parameter.VAR_KEYWORD]
@@ -111,3 +119,19 @@ def _signature(maker: Entry) -> Mapping[str, Parameter]:
         del found[rest[0]]
         return {**_signature(maker.__mro__[1]), **found}
     return found
+
+
+def _resolved(parameter: Parameter, maker: Entry) -> Parameter:
+    """Return an argument whose annotation is no string; one that only a type checker could resolve allows any value."""
+    if not isinstance(parameter.annotation, str):
+        return parameter
+    code = origin(maker)
+    names = getattr(code.__init__ if isinstance(code, type) else code, "__globals__", {})  # type: ignore[misc]
+
+    def alone() -> None: ...  # the annotations of a function are resolved all or none
+
+    alone.__annotations__ = {"it": parameter.annotation}
+    try:
+        return parameter.replace(annotation=get_type_hints(alone, names)["it"])
+    except Exception:  # an annotation is any expression
+        return parameter.replace(annotation=Any)

@@ -1,4 +1,4 @@
-"""How a network is trained, whatever the data, the model and the method."""
+"""How a network is trained, independent of the data, the model and the method."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,19 +11,19 @@ class Training:
     Args:
         epochs: passes over the training images.
         batch: images in each optimizer step.
-        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but for
-            batch norm, which sees one part at a time.
-        validation: the share of the training images that is held out; test images are looked at once, at the end.
-        label_smoothing: the share of each label's weight that is spread over all classes.
-        clip: the largest norm of the gradient; null for no limit.
-        evaluate_every: epochs between two looks at the validation images.
-        checkpoint_every: epochs between two checkpoints; within an epoch there is one every ten minutes.
-        precision: float32, bfloat16 (autocast), or auto, which is bfloat16 where the hardware multiplies it.
-        channels_last: the memory layout of convolutions; auto is true, which is mostly faster; try false, too.
-        compile: run the model through torch.compile, which takes a minute or two at the start.
-        device: cpu, cuda, or auto, which is cuda where there is one.
-        threads: threads of the CPU; null for torch's own choice.
-        tensorboard: write TensorBoard's files into the run's folder, too; needs the package tensorboard.
+        accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but
+            batch norm sees one part at a time.
+        validation: the fraction of the training images that is held out; test images are used once, at the end.
+        label_smoothing: the fraction of each label's weight that is spread over all classes.
+        clip: the maximum norm of the gradient; null for no limit.
+        evaluate_every: epochs between two evaluations on the validation images.
+        checkpoint_every: epochs between two checkpoints; within an epoch, one is written every ten minutes.
+        precision: float32, bfloat16 (autocast), or auto: bfloat16 if the hardware supports it, else float32.
+        channels_last: the memory layout of convolutions; auto means true, which is usually faster.
+        compile: compile the model with torch.compile, which takes a minute or two at the start.
+        device: cpu, cuda, or auto: cuda if it is available, else cpu.
+        threads: CPU threads; null for PyTorch's default.
+        tensorboard: also write TensorBoard files into the run's folder; needs the package tensorboard.
 
     """
 
@@ -50,7 +50,7 @@ class Training:
             raise ValueError(f"training.threads must be at least 1, or null, but is {self.threads}")
         for name in ("validation", "label_smoothing"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"training.{name} must be a share in [0, 1) but is {getattr(self, name)}")
+                raise ValueError(f"training.{name} must be a fraction in [0, 1) but is {getattr(self, name)}")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"training.clip must be a norm > 0, or null, but is {self.clip}")
         if self.batch < self.accumulate:
@@ -59,12 +59,12 @@ class Training:
 
 @dataclass(frozen=True)
 class Augment:
-    """Random changes of the training images; zero and false leave them as they are.
+    """Random changes of the training images; zero and false turn them off.
 
     Args:
-        crop: move each image by up to this many pixels.
+        crop: shift each image by up to this many pixels.
         flip: mirror half of the images.
-        cutout: blank a square of this many pixels on a side.
+        cutout: blank a square with sides of this many pixels.
 
     """
 

@@ -29,9 +29,9 @@ class CIFAR10:
         path: the archive cifar-10-binary.tar.gz, the folder cifar-10-batches-bin that it holds, or a folder or tar
             archive with ``train/<class>/*.jpg`` and ``test/<class>/*.jpg`` (or png). Without a path, the binary archive
             in the cache directory.
-        download: get that archive from the network if it is not there.
-        url: where from.
-        md5: what its contents must be.
+        download: download that archive if it is missing.
+        url: where to download it from.
+        md5: the MD5 checksum of the archive.
 
     """
 

@@ -55,9 +55,9 @@ class Dataset:
         return self.train.images.shape[2]
 
     def fingerprint(self) -> str:
-        """Return a text that changes with the images: of all labels, and of the images.
+        """Return a string that changes with the images: of all labels, and of the images.
 
-        It is asked for with every checkpoint; so of more than `_MOST_HASHED` bytes one image in a hundred counts.
+        Every checkpoint needs it; so above `_MOST_HASHED` bytes only one image in a hundred counts.
         """
         parts = (self.train, self.test)
         every = 1 if sum(part.images.numel() for part in parts) <= _MOST_HASHED else 101
@@ -67,12 +67,12 @@ class Dataset:
             digest.update(part.images[::every].contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def hold_out(self, share: float, seed: int) -> tuple[Images, Images]:
-        """Return the training images without a share of them, and that share, for validation.
+    def hold_out(self, fraction: float, seed: int) -> tuple[Images, Images]:
+        """Return the training images without a fraction of them, and that fraction, for validation.
 
-        The share is drawn by ``seed`` alone, and takes each class in proportion, to one image.
+        The fraction is drawn by ``seed`` alone, and takes each class in proportion, to one image.
         """
-        held = stratified(self.train.labels, share, seed=seed)
+        held = stratified(self.train.labels, fraction, seed=seed)
         return self.train[~held], self.train[held]
 
 
@@ -84,8 +84,8 @@ class Source(Protocol):
         ...
 
 
-def stratified(labels: Tensor, share: float, *, seed: int) -> Tensor:
-    """Return a mask of ``round(share · n)`` images, of each class its share to one image.
+def stratified(labels: Tensor, fraction: float, *, seed: int) -> Tensor:
+    """Return a mask of ``round(fraction · n)`` images, with the same fraction of each class, to one image.
 
     The images are shuffled, sorted by class, and taken at equal distances.
 
@@ -93,12 +93,12 @@ def stratified(labels: Tensor, share: float, *, seed: int) -> Tensor:
     >>> labels[stratified(labels, 0.2, seed=0)].sort().values.tolist()
     [0, 0, 1, 1]
     """
-    if not 0 <= share < 1:
-        raise ValueError(f"the share to hold out must be in [0, 1) but is {share}")
+    if not 0 <= fraction < 1:
+        raise ValueError(f"the fraction to hold out must be in [0, 1) but is {fraction}")
     n = len(labels)
     shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     by_class = shuffled[labels[shuffled].argsort(stable=True)]
-    count = round(share * n)
+    count = round(fraction * n)
     mask = torch.zeros(n, dtype=torch.bool)
     if count:
         mask[by_class[(2 * torch.arange(count) + 1) * n // (2 * count)]] = True

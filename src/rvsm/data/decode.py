@@ -54,7 +54,7 @@ def _check(image: Image.Image) -> None:
     if most is not None and image.width * image.height > most:
         raise ValueError(f"{image.width}×{image.height} pixels are more than the {most} that are taken for harmless")
     if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # where 16 bits are "I;16"
-        raise ValueError("its pixels have 32 bits, and nothing tells which is white; save it with 8 or 16 bits")
+        raise ValueError("its pixels have 32 bits, and it is unknown which is white; save it with 8 or 16 bits")
 
 
 def _coloured(image: Image.Image, mode: str) -> Image.Image:

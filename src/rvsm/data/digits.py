@@ -10,7 +10,7 @@ from rvsm.data.images import Images
 
 @dataclass(frozen=True)
 class Digits:
-    """The 1,797 digits of scikit-learn, a quarter of them for the test; the test images are always the same.
+    """The 1,797 digits of scikit-learn; a quarter of them, always the same, are the test images.
 
     >>> digits = Digits().load()
     >>> digits.train.images.shape, digits.train.images.dtype

@@ -13,9 +13,11 @@ _CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt"
 
 @dataclass(frozen=True)
 class FashionMNIST:
-    """The four IDX files as published, compressed or not, in the folder ``path``.
+    """Fashion-MNIST from its four IDX files, compressed or not.
 
-    Without a path they are looked for where Debian's package dataset-fashion-mnist puts them.
+    Args:
+        path: the folder of the files; by default, where Debian's package dataset-fashion-mnist puts them.
+
     """
 
     path: str | Path | None = None

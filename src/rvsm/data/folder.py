@@ -27,8 +27,8 @@ class Folder:
         size: cut the largest square from the middle of each image and scale it to this many pixels; may be left out if
             all images are squares of one size.
         channels: 3 for colour, 1 for grey.
-        test_share: the share of each class that is kept for the test where there is no folder for it.
-        test_seed: decides which images these are.
+        test_share: the fraction of each class that is kept for the test, if there is no test folder.
+        test_seed: the seed of that choice.
 
     >>> import os, tempfile
     >>> from unittest.mock import patch

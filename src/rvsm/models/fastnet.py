@@ -76,7 +76,7 @@ class FastNet(nn.Module):
 
 
 def fastnet(*, width: float = 1.0, classes: int = 10, channels: int = 3, size: int = 32) -> FastNet:
-    """Return the fast network.
+    """Return the fast network, whose first layer whitens the image and is not trained.
 
     Args:
         width: multiplies the 64, 256 and 256 channels of the blocks.

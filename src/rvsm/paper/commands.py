@@ -9,7 +9,7 @@ from pathlib import Path
 
 def results(words: list[str]) -> int:
     """Make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…."""
-    from rvsm.cli.paths import path
+    from rvsm.cli.arguments import path
     from rvsm.cli.showing import show
 
     parser = argparse.ArgumentParser(
@@ -37,7 +37,7 @@ def results(words: list[str]) -> int:
 
 def theory(words: list[str]) -> int:
     """Judge every statement of the paper, with pictures and a page: rvsm theory."""
-    from rvsm.cli.paths import path
+    from rvsm.cli.arguments import path
 
     parser = argparse.ArgumentParser(
         prog="rvsm theory",

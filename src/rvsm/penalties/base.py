@@ -17,6 +17,10 @@ class Penalty(ABC):
 
     The proximal operator is prox(w, step) = argmin_u λP(u) + ‖u − w‖²/(2·step). RVSM calls it with step 1/β, which is
     10 to 100 in practice, so every regime of the formula counts, not only the small steps of textbooks.
+
+    Args:
+        lam: the weight λ of the penalty.
+
     """
 
     lam: float

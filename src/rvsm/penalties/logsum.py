@@ -24,6 +24,10 @@ class LogSum(Penalty):
     tensor([-0.9487,  0.0000,  0.0000])
 
     Reference: Prater-Bennette, Shen & Tripp, "The proximity operator of the log-sum penalty", 2022.
+
+    Args:
+        eps: ε, which sets the shape of the penalty: close to ℓ0 when small, close to ℓ1 when large.
+
     """
 
     eps: float = 0.1

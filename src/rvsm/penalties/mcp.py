@@ -21,6 +21,10 @@ class MCP(Penalty):
     tensor([-0.5000,  0.2000,  0.0000])
 
     Reference: Zhang, "Nearly unbiased variable selection under minimax concave penalty", 2010.
+
+    Args:
+        gamma: γ, which sets how soon the penalty stops growing: from |u| = γλ on.
+
     """
 
     gamma: float = 3.0

@@ -23,6 +23,10 @@ class SCAD(Penalty):
     tensor([-0.9000,  0.1000,  0.0000])
 
     Reference: Fan & Li, "Variable selection via nonconcave penalized likelihood", 2001.
+
+    Args:
+        a: sets how soon the penalty stops growing, from |u| = aλ on; must be > 2.
+
     """
 
     a: float = 3.7

@@ -25,6 +25,10 @@ class TransformedL1(Penalty):
     tensor([-0.9473,  0.0000,  0.0000])
 
     Reference: Zhang & Xin, "Minimization of transformed L1 penalty", 2018; Dinh & Xin, Corollary 1.2.
+
+    Args:
+        a: the shape of the penalty: close to ℓ0 when small, close to ℓ1 when large.
+
     """
 
     a: float = 1.0

@@ -1,0 +1,104 @@
+"""What files and the command line say: settings in a row, of which later ones win."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rvsm.records.reading import parse_toml
+
+
+class Setting(NamedTuple):
+    """What is said about an option.
+
+    Attributes:
+        key: such as "penalty.lam".
+        value: a value of TOML; on the command line, a word.
+        word: whether it comes from the command line.
+        base: the base file that it comes from, if it does.
+
+    """
+
+    key: str
+    value: Any
+    word: bool = False
+    base: Path | None = None
+
+
+def split(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Return the files and the flags of a command line: each flag has one value, so all other words are files.
+
+    >>> split(["a.toml", "--seed", "3", "--name=b"])
+    ([PosixPath('a.toml')], ['--seed=3', '--name=b'])
+    """
+    files, flags = [], []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            files.append(Path(word))
+        elif not word.startswith("--"):
+            raise ValueError(f"expected --section.option VALUE but found {word!r}")
+        elif "=" in word:
+            flags.append(word)
+        elif not rest or re.match(r"--[a-z]", rest[0]):
+            raise ValueError(f"{word} needs a value: {word} VALUE")
+        else:
+            flags.append(f"{word}={rest.pop(0)}")
+    return files, flags
+
+
+def of_line(words: Sequence[str]) -> list[Setting]:
+    """Return the settings of a command line that names no file."""
+    files, flags = split(words)
+    if files:
+        raise ValueError(f"expected --section.option VALUE but found '{files[0]}'; a file comes before the options")
+    parts = [flag.removeprefix("--").partition("=") for flag in flags]
+    return [Setting(key, value, word=True) for key, _, value in parts]
+
+
+def of_table(table: Mapping[str, Any], *, base: Path | None = None) -> list[Setting]:
+    """Return the settings of a table of sections."""
+    settings: list[Setting] = []
+    for key, value in table.items():
+        options = value.items() if isinstance(value, Mapping) else ()
+        settings += [Setting(f"{key}.{option}", setting, base=base) for option, setting in options]
+        if not isinstance(value, Mapping):
+            settings.append(Setting(key, value, base=base))
+    return settings
+
+
+def of_file(file: Path) -> list[Setting]:
+    """Return the settings of a file, after those of its base, which come after those of the base's base, and so on.
+
+    A base is named relative to the file that names it. Its name is not inherited, since runs are kept by their name.
+    """
+    table, chain = _table(file), [file]
+    settings = of_table({key: value for key, value in table.items() if key != "base"})
+    while "base" in table:
+        last, named = chain[-1], table["base"]
+        if not isinstance(named, str):
+            raise ValueError(f'{last}: base must be the path of a TOML file, such as "dense.toml", but is {named!r}')
+        base = last.parent / named
+        if base.resolve() in [one.resolve() for one in chain]:
+            raise ValueError(
+                f"{file}: its bases lead back to a file among them: {' → '.join(map(str, [*chain, base]))}"
+            )
+        if not base.is_file():  # a pipe would never end
+            raise ValueError(f"{last}: its base {base} is not a file; write the path relative to the folder of {last}")
+        table = _table(base)
+        chain.append(base)
+        own = {key: value for key, value in table.items() if key not in ("base", "name")}
+        settings = [*of_table(own, base=base), *settings]
+    return settings
+
+
+def _table(file: Path) -> dict[str, Any]:
+    try:
+        return parse_toml(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
+    except IsADirectoryError:
+        raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is not a TOML file: {error}") from None
