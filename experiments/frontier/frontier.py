@@ -86,8 +86,8 @@ def train(options: argparse.Namespace) -> None:
     known = {(run.name, run.fingerprint, run.seed) for run in (read(LINES) if LINES.exists() else [])}
     for seed in range(options.seeds):
         # The longer ones have two seeds.
-        asked = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]
-        missing = [c for c in asked if (c.name, c.fingerprint(), seed) not in known]
+        wanted = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]
+        missing = [c for c in wanted if (c.name, c.fingerprint(), seed) not in known]
         try:
             run_all(missing, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
         finally:

@@ -131,6 +131,9 @@ class TestErrors:
         Path("rows/bas.toml").rmdir()
         os.mkfifo("rows/bas.toml")  # reading it would never end
         assert refused(row).startswith(told)
+        Path("rows/loop.toml").symlink_to("loop.toml")
+        for odd in ("", ".", "a\\u0000b", "loop.toml"):
+            assert "is not a file; write the path relative" in refused(write("rows/row.toml", f'base = "{odd}"'))
 
     @pytest.mark.parametrize("base", ["3", "[]", "['base.toml']", "{a = 1}", "true"])
     def test_not_a_path(self, base: str) -> None:

@@ -80,12 +80,12 @@ def of_file(file: Path) -> list[Setting]:
         if not isinstance(named, str):
             raise ValueError(f'{last}: base must be the path of a TOML file, such as "dense.toml", but is {named!r}')
         base = last.parent / named
+        if not base.is_file():  # a pipe would never end
+            raise ValueError(f"{last}: its base {base} is not a file; write the path relative to the folder of {last}")
         if base.resolve() in [one.resolve() for one in chain]:
             raise ValueError(
                 f"{file}: its bases lead back to a file among them: {' → '.join(map(str, [*chain, base]))}"
             )
-        if not base.is_file():  # a pipe would never end
-            raise ValueError(f"{last}: its base {base} is not a file; write the path relative to the folder of {last}")
         table = _table(base)
         chain.append(base)
         own = {key: value for key, value in table.items() if key not in ("base", "name")}
