@@ -20,19 +20,6 @@ from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.trajectory import GradientPoint, Loss, MethodName, Moment, Order, Setting, Trajectory
 from rvsm.splitting import ADMM, RVSM, Method
 
-__all__ = [
-    "GradientPoint",
-    "Loss",
-    "MethodName",
-    "Moment",
-    "Order",
-    "Setting",
-    "Trajectory",
-    "lay_out",
-    "simulate",
-    "walk",
-]
-
 _LARGEST_RECORD = 1 << 30
 
 

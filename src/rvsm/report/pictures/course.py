@@ -8,29 +8,7 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Figure
 from rvsm.records import Evaluation
 from rvsm.report.configurations import Configuration, Series
-from rvsm.report.pictures.panels import (
-    MOST,
-    NARROW,
-    W_AND_U,
-    WIDE,
-    colour,
-    curves,
-    decades,
-    epochs,
-    key,
-    leftmost,
-    line,
-    lowest,
-    marker,
-    omitted,
-    panels,
-    positive,
-    seeds,
-    shade,
-    sizes,
-    title,
-    when,
-)
+from rvsm.report.pictures import panels as plot
 
 _W, _U = attrgetter("accuracy_w"), attrgetter("accuracy_u")
 
@@ -40,27 +18,27 @@ def accuracy(found: Sequence[Configuration]) -> Figure | None:
     validated = any(c.series(_W) for c in found)
     w: Callable[[Evaluation], float | None] = _W if validated else attrgetter("accuracy")
     having = [c for c in found if c.series(w)]
-    shown = having[:MOST]
+    shown = having[: plot.MOST]
     if not shown:
         return None
     sparse = any(c.series(_U) for c in shown)
     bottom, cut = _bottom([s for c in shown for s in (*c.series(w), *c.series(_U))])
 
     def draw(canvas: Canvas) -> None:
-        drawn = panels(canvas, len(shown))
+        drawn = plot.panels(canvas, len(shown))
         for axes, c in zip(drawn, shown, strict=True):
-            shade(axes, c.first.phases)
-            curves(axes, c.series(w), colour="C0", line="-", factor=100, name=W_AND_U[0].name)
-            curves(axes, c.series(_U), colour="C1", line="--", factor=100, name=W_AND_U[1].name)
-            title(axes, c)
+            plot.shade(axes, c.first.phases)
+            plot.curves(axes, c.series(w), colour="C0", line="-", factor=100, name=plot.W_AND_U[0].name)
+            plot.curves(axes, c.series(_U), colour="C1", line="--", factor=100, name=plot.W_AND_U[1].name)
+            plot.title(axes, c)
         drawn[0].set_ylim(100 * bottom, None)
-        epochs(drawn)
-        lowest(drawn, "epoch")
-        leftmost(drawn, "accuracy, %")
+        plot.epochs(drawn)
+        plot.lowest(drawn, "epoch")
+        plot.leftmost(drawn, "accuracy, %")
 
-    size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 3.2)
-    told = _told(shown, validated=validated, sparse=sparse, cut=cut) + omitted(len(having))
-    return Figure("accuracy-by-epoch", told, draw, size, phone, W_AND_U if sparse else ())
+    size, phone = plot.sizes(len(shown), height=2.2 if len(shown) > 2 else 3.2)
+    told = _told(shown, validated=validated, sparse=sparse, cut=cut) + plot.omitted(len(having))
+    return Figure("accuracy-by-epoch", told, draw, size, phone, plot.W_AND_U if sparse else ())
 
 
 def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
@@ -71,23 +49,25 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         return None
 
     def draw(canvas: Canvas) -> None:
-        zeros, gaps = panels(canvas, 2, width=3.4, sharey=False)
+        zeros, gaps = plot.panels(canvas, 2, width=3.4, sharey=False)
         for c in shown:
-            distances = [positive(s) for s in c.series(gap)] if logarithmic else c.series(gap)
+            distances = [plot.positive(s) for s in c.series(gap)] if logarithmic else c.series(gap)
             for axes, series, factor in ((zeros, c.series(sparsity), 100.0), (gaps, distances, 1.0)):
-                form = marker(c) if len(shown) > 1 else ""
-                tint, style = colour(c), line(c)
-                curves(axes, series, colour=tint, line=style, marker=form, factor=factor, name=c.name, run=c.number)
+                form = plot.marker(c) if len(shown) > 1 else ""
+                tint, style = plot.colour(c), plot.line(c)
+                plot.curves(
+                    axes, series, colour=tint, line=style, marker=form, factor=factor, name=c.name, run=c.number
+                )
         zeros.set(title="Zeros", xlabel="epoch", ylabel="of the sparsified weights, %", ylim=(-3, 103))
         gaps.set(title="Gap", xlabel="epoch", ylabel="‖w − u‖")
-        epochs((zeros, gaps))
+        plot.epochs((zeros, gaps))
         if logarithmic:
-            decades(gaps)
+            plot.decades(gaps)
         else:
             gaps.set_ylim(bottom=0)
         if len(shown) == 1:
             for axes in (zeros, gaps):
-                shade(axes, shown[0].first.phases)
+                plot.shade(axes, shown[0].first.phases)
 
     above = [v for c in shown for s in c.series(gap) for _, v in s if v > 0]
     zero = any(v == 0 for c in shown for s in c.series(gap) for _, v in s)
@@ -97,9 +77,9 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
     last = (
         ""
         if largest is None
-        else f" {when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' if len(ends) > 1 else ''}."
+        else f" {plot.when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' * (len(ends) > 1)}."
         if max(ends[largest]) > 0
-        else f" {when(shown)} w = u in all runs."
+        else f" {plot.when(shown)} w = u in all runs."
     )
     if logarithmic and zero:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
@@ -107,11 +87,11 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         "sparsity-and-gap",
         "The fraction of zeros in u, and the gap: how far the weights w are from u. A gap that goes to zero means that"
         " nothing is lost when u is written in place of w; one that stays is what the last threshold cuts away at"
-        f" once.{last}{seeds(shown)}",
+        f" once.{last}{plot.seeds(shown)}",
         draw,
-        (WIDE, 3.4),
-        (NARROW, 5.4),
-        [key(c) for c in shown] if len(shown) > 1 else (),
+        (plot.WIDE, 3.4),
+        (plot.NARROW, 5.4),
+        [plot.key(c) for c in shown] if len(shown) > 1 else (),
     )
 
 
@@ -140,7 +120,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         if distances:
             name = max(distances, key=lambda key: abs(distances[key]))
             of = f"the largest difference, that of {name}, is" if len(distances) > 1 else "the difference is"
-            told += f" {when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
+            told += f" {plot.when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
             told += (
                 "." if abs(distances[name]) < 5e-4 else ", u being " + ("worse." if distances[name] > 0 else "better.")
             )
@@ -151,7 +131,7 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
         )
     if cut:
         told += " The axis leaves out lower values of the first epochs."
-    return told + seeds(shown)
+    return told + plot.seeds(shown)
 
 
 def _distance(c: Configuration) -> float | None:

@@ -10,19 +10,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from rvsm.pages import Figure
 from rvsm.records import Record
 from rvsm.report.configurations import Configuration, Series, mean_series
-from rvsm.report.pictures.panels import (
-    MOST,
-    colour,
-    curves,
-    epochs,
-    leftmost,
-    line,
-    lowest,
-    omitted,
-    panels,
-    sizes,
-    title,
-)
+from rvsm.report.pictures import panels as plot
 
 
 def lagrangian(found: Sequence[Configuration]) -> Figure | None:
@@ -32,19 +20,19 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         series = [s for r in c.runs if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
         if series:
             of[c] = series
-    shown = dict(list(of.items())[:MOST])
+    shown = dict(list(of.items())[: plot.MOST])
     if not shown:
         return None
 
     def draw(canvas: Canvas) -> None:
-        drawn = panels(canvas, len(shown), sharex=False, sharey=False)
+        drawn = plot.panels(canvas, len(shown), sharex=False, sharey=False)
         for axes, (c, series) in zip(drawn, shown.items(), strict=True):
-            curves(axes, series, colour=colour(c), line=line(c), name="ℒ(w, u)")
-            title(axes, c)
+            plot.curves(axes, series, colour=plot.colour(c), line=plot.line(c), name="ℒ(w, u)")
+            plot.title(axes, c)
             _axis(axes)
-        epochs(drawn)
-        lowest(drawn, "epoch")
-        leftmost(drawn, "ℒ(w, u)")
+        plot.epochs(drawn)
+        plot.lowest(drawn, "epoch")
+        plot.leftmost(drawn, "ℒ(w, u)")
 
     rising = sum(_rises(mean_series(series)) for series in shown.values())
     steps = sum(max(len(mean_series(series)) - 1, 0) for series in shown.values())
@@ -53,12 +41,12 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         if not rising
         else f"It rises in {rising} of the {steps} intervals between two evaluations"
     )
-    size, phone = sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
+    size, phone = plot.sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
     return Figure(
         "lagrangian",
         "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed; only there can its values be"
         " compared, and not between panels. The theorem says that it falls with the full gradient; here f is the mean"
-        f" loss over the batches of an epoch. {fell}.{omitted(len(of))}",
+        f" loss over the batches of an epoch. {fell}.{plot.omitted(len(of))}",
         draw,
         size,
         phone,

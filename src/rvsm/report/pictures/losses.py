@@ -9,21 +9,7 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Figure
 from rvsm.records import Evaluation
 from rvsm.report.configurations import Configuration, Series
-from rvsm.report.pictures.panels import (
-    NARROW,
-    WIDE,
-    colour,
-    curves,
-    decades,
-    epochs,
-    key,
-    line,
-    marker,
-    panels,
-    positive,
-    seeds,
-    when,
-)
+from rvsm.report.pictures import panels as plot
 
 _STEPS = 2e3  # a rate that falls further, as a cosine does, is shown on a linear axis: there it is nothing in the end
 _TITLES: dict[str, tuple[str, Callable[[Evaluation], float | None]]] = {
@@ -44,23 +30,25 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
     same = len(shown) > 1 and all(series[0] == rates[0][0] for series in rates)
 
     def draw(canvas: Canvas) -> None:
-        drawn = panels(canvas, len(drawn_names), width=2.4, sharey=False)
+        drawn = plot.panels(canvas, len(drawn_names), width=2.4, sharey=False)
         for axes, name in zip(drawn, drawn_names, strict=True):
             logarithmic = _logarithmic(of[name].values(), most=_STEPS if name == "rate" else inf)
             for c, series in of[name].items():
                 if name == "rate" and same:
                     continue
-                kept = [positive(one) for one in series] if logarithmic else series
-                form = marker(c) if len(shown) > 1 else ""
-                curves(axes, kept, colour=colour(c), line=line(c), marker=form, name=c.name, run=c.number)
+                kept = [plot.positive(one) for one in series] if logarithmic else series
+                form = plot.marker(c) if len(shown) > 1 else ""
+                plot.curves(
+                    axes, kept, colour=plot.colour(c), line=plot.line(c), marker=form, name=c.name, run=c.number
+                )
             if name == "rate" and same:
-                curves(axes, [rates[0][0]], colour="C6", line="-", name="all configurations")
+                plot.curves(axes, [rates[0][0]], colour="C6", line="-", name="all configurations")
             axes.set(title=_TITLES[name][0], xlabel="epoch")
             if logarithmic:
-                decades(axes)
+                plot.decades(axes)
             else:
                 axes.set_ylim(bottom=0)
-        epochs(drawn)
+        plot.epochs(drawn)
 
     validated = "loss_u" in drawn_names
     several = len(shown) > 1
@@ -69,11 +57,11 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
         "The loss on the training images, a mean over the batches of an epoch"
         f"{', that of the sparse network u on the validation images,' if validated else ','} and the learning rate at"
         f" the end of each epoch{', which is the same for all' if same else ''}."
-        f"{_lowest(of['loss']) if several else ''}{seeds(shown)}",
+        f"{_lowest(of['loss']) if several else ''}{plot.seeds(shown)}",
         draw,
-        (WIDE, 2.9),
-        (NARROW, 2.2 * len(drawn_names) + 0.2),
-        [key(c) for c in shown] if several else (),
+        (plot.WIDE, 2.9),
+        (plot.NARROW, 2.2 * len(drawn_names) + 0.2),
+        [plot.key(c) for c in shown] if several else (),
     )
 
 
@@ -87,4 +75,4 @@ def _logarithmic(of: Iterable[list[Series]], most: float) -> bool:
 def _lowest(of: dict[Configuration, list[Series]]) -> str:
     last = {c.name: sum(one[-1][1] for one in series) / len(series) for c, series in of.items() if series}
     least = min(last, key=lambda name: last[name])
-    return f" {when(list(of))} the lowest training loss is that of {least}, {last[least]:.3g}."
+    return f" {plot.when(list(of))} the lowest training loss is that of {least}, {last[least]:.3g}."
