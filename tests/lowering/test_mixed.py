@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from rvsm.lowering import MixedProgram, compile
 from rvsm.lowering.guard import Guard
-from rvsm.runtime.explanation import Explanation, Row
+from rvsm.runtime.execute.explanation import Explanation, Row
 
 
 def network() -> nn.Sequential:
@@ -99,7 +99,7 @@ def test_an_input_of_another_kind_that_is_not_used() -> None:
 
 
 def test_a_network_that_is_too_large_runs_in_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rvsm.runtime import layout
+    from rvsm.runtime.schedule import layout
 
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU()).eval()
     monkeypatch.setattr(layout, "MAX_ARENA", 1000)

@@ -12,26 +12,28 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from rvsm.runtime.activations import ACTIVATIONS, Activation
-from rvsm.runtime.operations import (
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.plan import (
+    Activation,
     AdaptivePooling,
     Concatenation,
     Convolution,
     Flattening,
     Operation,
+    Output,
+    Plan,
     Pointwise,
     Pooling,
+    Weights,
 )
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.program import Program
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.plan.operation import ACTIVATIONS
 
 BATCHES = st.sampled_from([1, 3, 16, 21])
 SIZES = st.tuples(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))
 
 
-def play(operation: Operation, *inputs: Tensor, form: str = "chw") -> Tensor:
-    plan = Plan(tuple(tuple(x.shape[1:]) for x in inputs), (operation,), (Output(len(inputs), form),), {}, {})
+def play(operation: Operation, *inputs: Tensor, axes: str = "chw") -> Tensor:
+    plan = Plan(tuple(tuple(x.shape[1:]) for x in inputs), (operation,), (Output(len(inputs), axes),), {}, {})
     program = Program(plan, threads=1)
     program(*inputs)
     return program(*inputs)
@@ -127,7 +129,7 @@ def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int]
     parts = [torch.randn(batch, c, *size) for c in channels]
     whole = torch.cat(parts, 1)
     assert torch.equal(play(Concatenation(name="cat", parts=tuple(range(len(parts)))), *parts), whole)
-    assert torch.equal(play(Flattening(name="flat", source=0), whole, form="c"), whole.flatten(1))
+    assert torch.equal(play(Flattening(name="flat", source=0), whole, axes="c"), whole.flatten(1))
 
 
 REFERENCES: dict[str, Callable[[Tensor], Tensor]] = {

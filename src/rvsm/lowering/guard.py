@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rvsm.runtime.jit import machine
+from rvsm.runtime.kernels.jit import machine
 from rvsm.threads import torch_threads
 from rvsm.trials import repeated
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.activations import Activation
-from rvsm.runtime.operations import AdaptivePooling, Convolution, Pointwise, Pooling
+from rvsm.runtime.plan import Activation, AdaptivePooling, Convolution, Pointwise, Pooling
 
 Truths = NDArray[np.bool_]
 
@@ -87,7 +86,7 @@ def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
 
 def _absorbs(path: list[Node], reader: Node, constants: NDArray[np.float32]) -> Truths:
     """Say for which constants the reader can do without the channel."""
-    if _plain(path, reader):
+    if _stays_constant(path, reader):
         return np.ones(len(constants), dtype=np.bool_)
     values = constants
     zero = values == 0
@@ -101,7 +100,7 @@ def _absorbs(path: list[Node], reader: Node, constants: NDArray[np.float32]) -> 
 def _absorb(path: list[Node], reader: Node, constants: NDArray[np.float32], chosen: Truths) -> None:
     """Add what the chosen constants contribute to the reader's bias."""
     assert reader.bias is not None
-    if not _plain(path, reader):
+    if not _stays_constant(path, reader):
         return  # only zeros were accepted
     values = constants
     for part in path:
@@ -112,7 +111,7 @@ def _absorb(path: list[Node], reader: Node, constants: NDArray[np.float32], chos
     reader.bias = (reader.bias + total).astype(np.float32)
 
 
-def _plain(path: list[Node], reader: Node) -> bool:
+def _stays_constant(path: list[Node], reader: Node) -> bool:
     """Say whether a constant map stays constant on the way to the reader, and inside it."""
     assert reader.convolution is not None
     return reader.convolution.padding == (0, 0) and not any(

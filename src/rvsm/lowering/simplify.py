@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.activations import NOTHING
-from rvsm.runtime.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
+from rvsm.runtime.plan import NOTHING, Convolution, Flattening, Pointwise
+from rvsm.runtime.plan.operations import MAX_KERNEL
 
 
 def simplify(draft: Draft) -> None:
@@ -26,9 +26,9 @@ def remove_identities(draft: Draft) -> None:
     for node in list(draft.nodes):
         match node.operation:
             case Pointwise(operation="none") as o if o.activation == NOTHING:
-                draft.exchange(node, node.sources[0])
+                draft.replace(node, node.sources[0])
             case Flattening() if node.sources[0].shape[1:] == (1, 1):
-                draft.exchange(node, node.sources[0])
+                draft.replace(node, node.sources[0])
 
 
 def is_affine(node: Node) -> bool:
@@ -63,7 +63,7 @@ def fold_affine(draft: Draft) -> None:
             assert o is not None
             assert node.convolution is not None
             before.operation = replace(o, activation=node.convolution.activation)
-            draft.exchange(node, before)
+            draft.replace(node, before)
             changed = True
             break
 
@@ -92,7 +92,7 @@ def fuse_activations(draft: Draft) -> None:
         can = isinstance(before.operation, Convolution | Pointwise) and before.operation.activation == NOTHING
         if can and draft.only_use(before, draft.uses()) is node:
             before.operation = replace(before.operation, activation=node.operation.activation)  # type: ignore[type-var]
-            draft.exchange(node, before)
+            draft.replace(node, before)
 
 
 def fuse_sums(draft: Draft) -> None:

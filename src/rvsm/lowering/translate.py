@@ -3,7 +3,6 @@
 A translation returns a node, or None if it does not know the operation in this form: that one stays in PyTorch.
 """
 
-import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,9 +13,9 @@ from torch import Tensor, fx
 from rvsm.lowering.capture import module_name
 from rvsm.lowering.draft import Node
 from rvsm.lowering.translations import pointwise, shaped, weighted
-from rvsm.runtime.forms import FORMS, channels_last, form_of, shape_of
-from rvsm.runtime.operations import Shape
-from rvsm.runtime.plan import MAX_CHANNELS, MAX_POSITIONS, MAX_VALUE
+from rvsm.runtime.plan.axes import AXES, axes_of, channels_last, shape_of
+from rvsm.runtime.plan.operation import Shape
+from rvsm.runtime.plan.plan import check_shape
 
 Translation = Callable[..., Node | None]
 aten = torch.ops.aten
@@ -29,7 +28,7 @@ def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | N
     """
     value = node.meta.get("val")
     if isinstance(value, tuple | list) and value and all(user.args[1:] == (0,) for user in node.users):
-        value = value[0]  # of several results only the first is asked for
+        value = value[0]  # of several results only the first is used
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.device.type != "cpu":
         return None
     sizes = tuple(value.shape[1:])
@@ -39,19 +38,21 @@ def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | N
 
 
 def value_shape(node: fx.Node, batch: int | torch.SymInt, *, last: bool = False) -> tuple[Shape, str] | None:
-    """Return a value as a map, channels × height × width, and its form; None if the runtime has no such maps.
+    """Return a value as a map, channels × height × width, and its axes; None if the runtime has no such maps.
 
     Lines and maps are read with the channels first, or ``last``.
     """
     sizes = value_sizes(node, batch)
-    fitting = [form for form in FORMS if sizes is not None and len(form) == len(sizes)]
+    fitting = [axes for axes in AXES if sizes is not None and len(axes) == len(sizes)]
     if sizes is None or not fitting:
         return None
-    form = next((form for form in fitting if channels_last(form) == last), fitting[0])  # a vector has one form only
-    shape = shape_of(form, sizes)
-    if min(shape) < 1 or shape[0] > MAX_CHANNELS or shape[1] * shape[2] > MAX_POSITIONS or math.prod(shape) > MAX_VALUE:
+    axes = next((axes for axes in fitting if channels_last(axes) == last), fitting[0])  # a vector has one order only
+    shape = shape_of(axes, sizes)
+    try:
+        check_shape(shape, "a value")
+    except ValueError:
         return None
-    return shape, form
+    return shape, axes
 
 
 def translate(
@@ -70,10 +71,10 @@ def translate(
             made.operation.shape([source.shape for source in made.sources])
     except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
         return None
-    form = form_of(sizes, made.shape, like=made.form)
-    if form is None:
+    axes = axes_of(sizes, made.shape, like=made.axes)
+    if axes is None:
         return None
-    made.form = form
+    made.axes = axes
     return made
 
 

@@ -3,18 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rvsm.lowering.draft import Node
-from rvsm.lowering.translations.nodes import is_node, is_spatial, node, pair, same
-from rvsm.runtime.forms import FORMS, channels_last
-from rvsm.runtime.operations import AdaptivePooling, Concatenation, Flattening, Pooling
+from rvsm.lowering.draft import Node, is_node, is_spatial, node, pair, same
+from rvsm.runtime.plan import AdaptivePooling, Concatenation, Flattening, Pooling
+from rvsm.runtime.plan.axes import AXES, channels_last
 
 
 def cat(name: str, parts: Sequence[Any], dim: int = 0) -> Node | None:
     """Return values side by side in their channels."""
-    if not is_node(*parts) or len({part.form for part in parts}) != 1:
+    if not is_node(*parts) or len({part.axes for part in parts}) != 1:
         return None
-    form = parts[0].form
-    if dim % (len(form) + 1) != form.index("c") + 1:
+    axes = parts[0].axes
+    if dim % (len(axes) + 1) != axes.index("c") + 1:
         return None
     return node(Concatenation(name=name, parts=()), list(parts))
 
@@ -59,8 +58,8 @@ def adaptive(mode: str) -> Callable[..., Node | None]:
 
 def mean(name: str, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False) -> Node | None:
     """Return the mean over all positions."""
-    positions = [k for k, axis in enumerate(x.form, start=1) if axis != "c"] if is_node(x) else []
-    if not positions or dims is None or sorted(d % (len(x.form) + 1) for d in dims) != positions:
+    positions = [k for k, axis in enumerate(x.axes, start=1) if axis != "c"] if is_node(x) else []
+    if not positions or dims is None or sorted(d % (len(x.axes) + 1) for d in dims) != positions:
         return None
     return node(AdaptivePooling(name=name, source=0, mode="mean", size=(1, 1)), [x])
 
@@ -71,23 +70,23 @@ def reshape(name: str, x: Any, *others: Any, **options: Any) -> Node | None:
         return None
     if x.shape[1:] == (1, 1):
         return same(x)
-    return None if channels_last(x.form) else node(Flattening(name=name, source=0), [x])
+    return None if channels_last(x.axes) else node(Flattening(name=name, source=0), [x])
 
 
 def permute(name: str, x: Any, dims: Sequence[int]) -> Node | None:
-    """Return the value in another form, if that is one of those that there are."""
+    """Return the value with other axes, if there are such."""
     if not is_node(x) or dims[0] != 0:
         return None
     made = same(x)
-    made.form = "".join(x.form[d % len(dims) - 1] for d in dims[1:])
-    return made if made.form in FORMS else None
+    made.axes = "".join(x.axes[d % len(dims) - 1] for d in dims[1:])
+    return made if made.axes in AXES else None
 
 
 def transpose(name: str, x: Any, first: int, second: int) -> Node | None:
     """Return the value with two of its dimensions exchanged."""
     if not is_node(x):
         return None
-    dims = list(range(len(x.form) + 1))
+    dims = list(range(len(x.axes) + 1))
     dims[first], dims[second] = dims[second], dims[first]
     return permute(name, x, dims)
 

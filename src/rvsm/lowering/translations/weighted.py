@@ -4,10 +4,9 @@ from typing import Any
 
 import torch
 
-from rvsm.lowering.draft import Node
-from rvsm.lowering.translations.nodes import affine, array, is_constant, is_node, is_spatial, pair, with_weights
-from rvsm.runtime.forms import channels_last
-from rvsm.runtime.operations import Convolution
+from rvsm.lowering.draft import Node, affine, array, is_constant, is_node, is_spatial, pair, with_weights
+from rvsm.runtime.plan import Convolution
+from rvsm.runtime.plan.axes import channels_last
 
 
 def conv(  # noqa: PLR0917 - aten's own order
@@ -17,7 +16,7 @@ def conv(  # noqa: PLR0917 - aten's own order
     """Return a convolution of a map or a line; padding "same" of an even kernel becomes that of an odd one."""
     if not is_spatial(x) or not is_constant(weight) or not (bias is None or is_constant(bias)):
         return None
-    if weight.ndim != len(x.form) + 1:  # of an image without a batch
+    if weight.ndim != len(x.axes) + 1:  # of an image without a batch
         return None
     weight = weight.reshape(*weight.shape[:2], *pair(weight.shape[2:], x))
     kernel, steps = (int(weight.shape[2]), int(weight.shape[3])), pair(dilation, x)
@@ -30,7 +29,7 @@ def conv(  # noqa: PLR0917 - aten's own order
                 return None
             weight = torch.nn.functional.pad(weight, (totals[1] % 2, 0, totals[0] % 2, 0))
             kernel = (int(weight.shape[2]), int(weight.shape[3]))
-        padding = [-(-total // 2) for total in totals][-len(x.form) + 1 :]
+        padding = [-(-total // 2) for total in totals][-len(x.axes) + 1 :]
     operation = Convolution(
         name=name, source=0, channels=int(weight.shape[0]), kernel=kernel, stride=pair(stride, x),
         padding=pair(padding, x, 0), dilation=steps, groups=groups,
@@ -40,7 +39,7 @@ def conv(  # noqa: PLR0917 - aten's own order
 
 def linear(name: str, x: Any, weight: Any, bias: Any = None) -> Node | None:
     """Return a linear layer, which has the channels last, as a convolution of one tap."""
-    if not is_node(x) or not x.form.endswith("c") or not is_constant(weight) or not (bias is None or is_constant(bias)):
+    if not is_node(x) or not x.axes.endswith("c") or not is_constant(weight) or not (bias is None or is_constant(bias)):
         return None
     operation = Convolution(name=name, source=0, channels=int(weight.shape[0]), kernel=(1, 1))
     return with_weights(operation, x, weight[:, :, None, None], bias)
@@ -52,7 +51,7 @@ def norm(  # noqa: PLR0917 - aten's own order
     """Return a batch norm with fixed statistics, which has the channels first, as a convolution of one tap."""
     if (
         not is_node(x)
-        or channels_last(x.form)
+        or channels_last(x.axes)
         or not all(item is None or is_constant(item) for item in (weight, bias, mean, variance))
     ):
         return None

@@ -1,0 +1,114 @@
+"""Steps and costs of the operations without weights."""
+
+from math import prod
+
+import numpy as np
+
+from rvsm.runtime.kernels import pointwise as pointwise_kernels
+from rvsm.runtime.kernels import pooling as pooling_kernels
+from rvsm.runtime.kernels.kernel import Operands
+from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling
+from rvsm.runtime.schedule.copies import copy
+from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
+from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
+
+
+def pointwise(site: Site[Pointwise]) -> list[Step]:
+    """Return the step for activation(a ∘ b)."""
+    o, a, b = site.operation, site.sources[0], site.sources[-1]
+    g = a.geometry
+    variant = pointwise_kernels.Pointwise(
+        site.machine.lanes, o.operation, b.geometry != g, ragged=g.unit == 1, activation=o.activation.name
+    )
+    operands: Operands = {
+        "a": a.at(),
+        "b": b.at(),
+        "y": site.target.at(),
+        "channels": a.channels,
+        "height": g.height,
+        "width": g.width * g.unit,
+        "row": g.row,
+        "plane": g.plane,
+        "b_plane": b.geometry.plane,
+        "parameters": parameters(o.activation),
+    }
+    return [Step(variant, operands, note=f"{site.machine.lanes} lanes")]
+
+
+def pooling(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
+    """Return the step for the maximum or the mean of windows."""
+    o, x, y = site.operation, site.sources[0], site.target
+    g, h = x.geometry, y.geometry
+    top, tall, across = o.windows(g.height, h.height, 0).T
+    left, wide, along = o.windows(g.width, h.width, 1).T
+    dilation = o.dilation if isinstance(o, Pooling) else (1, 1)
+    operands: Operands = {
+        "x": x.place,
+        "y": y.place,
+        "channels": x.channels,
+        "x_plane": g.plane,
+        "y_plane": h.plane,
+        # An empty window, which counts nothing, must not be divided by nothing.
+        "lines": np.stack([g.down(top), h.down(np.arange(h.height)), tall, np.maximum(1, across)], axis=1),
+        "height": h.height,
+        "columns": np.stack([g.right(left), h.right(np.arange(h.width)), wide, np.maximum(1, along)], axis=1),
+        "width": h.width,
+        "row": g.row * dilation[0],
+        "column": 4 * g.unit * dilation[1],
+    }
+    note = "vector of images" if g.unit > 1 else "scalar"
+    return [Step(pooling_kernels.Pooling(site.machine.lanes, o.mode, g.unit), operands, note=note)]
+
+
+def concatenation(site: Site[Concatenation]) -> list[Step]:
+    """Return the steps that copy each part to its channels."""
+    g = site.target.geometry
+    table = np.array([(g.at(0, 0), g.at(0, 0))], dtype=np.int64)  # a plane as one row: the borders within are zero
+    width = g.unit * ((g.height - 1) * g.pitch + g.width)
+    steps, target = [], site.target.place
+    for part in site.sources:
+        step = copy(
+            site.machine, part.place, target, channels=part.channels, planes=(g.plane, g.plane), table=table,
+            width=width, ragged=g.unit == 1,
+        )  # fmt: skip
+        step.meet = False
+        steps.append(step)
+        target += part.channels * g.plane
+    return steps
+
+
+def flattening(site: Site[Flattening]) -> list[Step]:
+    """Return the step that lays channels, rows and columns one after the other; targets are planes of one position."""
+    x, y = site.sources[0], site.target
+    g, plane = x.geometry, y.geometry.plane
+    line, column = (axis.reshape(-1) for axis in np.mgrid[0 : g.height, 0 : g.width])
+    table = np.stack([g.at(line, column), plane * (line * g.width + column)], axis=1)
+    step = copy(
+        site.machine, x.place, y.at(), channels=x.channels, planes=(g.plane, plane * g.height * g.width),
+        table=table, width=g.unit, ragged=g.unit == 1,
+    )  # fmt: skip
+    return [step]
+
+
+def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
+    """Return the cost of a pooling: single images go one number at a time, and take as long as vectors of images."""
+    o, shape, sizes = extent.operation, extent.shape, extent.sources[0][1:]
+    if isinstance(o, Pooling):
+        reach = [min(o.kernel[k], sizes[k]) * shape[1 + k] for k in range(2)]
+    else:
+        reach = [sizes[k] + shape[1 + k] for k in range(2)]
+    return Cost(OBJECTS + 32 * sum(shape[1:]), 128 * sum(shape[1:]), NANOSECOND * shape[0] * prod(reach))
+
+
+def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
+    positions = prod(extent.sources[0][1:])
+    return Cost(OBJECTS + 16 * positions, 64 * positions, 2 * NANOSECOND * prod(extent.shape))
+
+
+POINTWISE = Rule(pointwise, lambda extent: Cost(OBJECTS, 0, 4 * NANOSECOND * extent.vectors))
+POOLING = Rule(pooling, _cost_of_windows)
+CONCATENATION = Rule(
+    concatenation,
+    lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors),
+)
+FLATTENING = Rule(flattening, _cost_of_flattening)
