@@ -88,9 +88,9 @@ def test_windows_are_the_positions_inside(size: int, window: tuple[int, int, int
 
 def test_windows_of_a_large_map_take_no_time() -> None:
     operation = Pooling(name="pool", source=0, mode="max", kernel=(4096, 1), stride=(1, 1), padding=(1024, 0))
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert operation.windows(1 << 22, (1 << 22) - 2047, 0)[1024].tolist() == [0, 4096, 4096]
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from rvsm.trials import repeated
+from rvsm.example_inputs import repeated
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
 from rvsm.lowering.division import Part, TorchPart, divide
 from rvsm.lowering.draft import Draft, Node
@@ -14,7 +15,6 @@ from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import value_shape
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.schedule.layout import TooLargeError
-from rvsm.trials import example_tuple
 
 
 def compile(

@@ -39,6 +39,18 @@ class Node:
         """The operation, if it is a convolution."""
         return self.operation if isinstance(self.operation, Convolution) else None
 
+    @property
+    def all_weights(self) -> Floats:
+        """The weights of a node that has some."""
+        assert self.weights is not None
+        return self.weights
+
+    @property
+    def all_biases(self) -> Floats:
+        """The biases of a node that has weights."""
+        assert self.bias is not None
+        return self.bias
+
 
 @dataclass(eq=False)
 class Draft:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
 from rvsm.lowering.guard import Guard
@@ -20,7 +21,6 @@ from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.plan.axes import batch_size
 from rvsm.threads import torch_threads
-from rvsm.trials import repeated
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]

@@ -16,7 +16,6 @@ from rvsm.runtime.plan.operations import (
 from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule import limits, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
-from rvsm.runtime.schedule.copies import border
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
@@ -61,7 +60,7 @@ def schedule(
     memory = limits.check(plan, found, limit, unit=unit, activations=size, taken=taken)
     steps = []
     for value, axes in enumerate(plan.axes):
-        steps.append(border(machine(), unit, value, buffers[value], last=channels_last(axes), entering=True))
+        steps.append(weightless.border(machine(), unit, value, buffers[value], last=channels_last(axes), entering=True))
     kernels: set[str] = set()
     for k, site in enumerate(sites):
         made = RULES[type(site.operation)].steps(replace(site, choose=choose, arena_bytes=size))
@@ -74,7 +73,7 @@ def schedule(
             raise TooLargeError(f"the network needs more than {MAX_KERNELS} different kernels")
     for index, output in enumerate(plan.outputs):
         last = channels_last(output.axes)
-        steps.append(border(machine(), unit, index, buffers[output.value], last=last, entering=False))
+        steps.append(weightless.border(machine(), unit, index, buffers[output.value], last=last, entering=False))
     steps[-1].meet = True
     return Schedule(unit, size, steps, limits.seconds(plan, found, unit=unit, activations=size), memory)
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule.copies import copy, mask_bits, shift
 from rvsm.runtime.schedule.packing import Integers
 from rvsm.runtime.schedule.step import Scratch, Site, Step
+from rvsm.runtime.schedule.weightless import copy, mask_bits, shift
 
 OWN_COPIES = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT_ROW = 4  # positions of a row, below which every tap gets a copy of the input

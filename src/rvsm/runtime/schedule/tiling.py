@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.jit import Machine
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule.copies import mask_bits
 from rvsm.runtime.schedule.packing import Floats
 from rvsm.runtime.schedule.step import Site
 from rvsm.runtime.schedule.taps import Taps
+from rvsm.runtime.schedule.weightless import mask_bits
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 SHORTEST_PASS = 8  # records of a channel: a shorter pass costs more than it saves
