@@ -158,6 +158,10 @@ NATIVE = {
         nn.Sequential(nn.Conv2d(3, 8, 3), Permuted(0, 2, 3, 1), Feed(8), Permuted(0, 3, 1, 2), nn.Conv2d(16, 2, 1)),
         (3, 6, 7),
     ),
+    "probabilities": (nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 5), nn.Softmax(-1)), (9,)),
+    "logarithms of probabilities": (nn.Sequential(nn.Linear(9, 5), nn.LogSoftmax(1)), (9,)),
+    "probabilities of tokens": (nn.Sequential(nn.Linear(9, 16), nn.Softmax(2), nn.Linear(16, 5)), (13, 9)),
+    "probabilities at each position": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.LogSoftmax(1)), (3, 6, 7)),
     "a map that comes with the channels last": (nn.Linear(8, 5), (6, 7, 8)),
 }
 

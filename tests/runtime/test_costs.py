@@ -28,6 +28,7 @@ from rvsm.runtime.plan import (
     Pointwise,
     Pooling,
     Shape,
+    Softmax,
     Weights,
 )
 from rvsm.runtime.schedule.layout import TooLargeError
@@ -171,6 +172,7 @@ PLANS = {
             Pointwise(name="add", operation="add", a=0, b=0),
             Concatenation(name="both", parts=(0, 1, 1)),
             AdaptivePooling(name="mean", source=2, mode="mean", size=(7, 7)),
+            Softmax(name="softmax", source=2),
         ],
     ),
 }

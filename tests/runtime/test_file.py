@@ -26,6 +26,7 @@ from rvsm.runtime.plan import (
     Output,
     Plan,
     Pooling,
+    Softmax,
     Weights,
 )
 
@@ -80,6 +81,22 @@ def test_a_file_of_version_1_is_read(saved: bytes, tmp_path: Path) -> None:
     assert (plan.axes, plan.outputs) == (("chw",), (Output(7, "c"),))
 
 
+def test_a_file_has_the_lowest_version_that_its_operations_allow(saved: bytes, tmp_path: Path) -> None:
+    """What an older rvsm can play it also reads; for the rest it asks for an upgrade."""
+
+    def version(data: bytes) -> int:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return int(json.loads(header["__metadata__"]["rvsm"])["version"])
+
+    plan = Plan(((5, 1, 1),), (Softmax(name="softmax", source=0, log=True),), (Output(1, "c"),), {}, {}, ("c",))
+    file.write(plan, tmp_path / "model.rvsm")
+    assert (version(saved), version((tmp_path / "model.rvsm").read_bytes())) == (2, 3)
+    assert file.read(tmp_path / "model.rvsm").operations == plan.operations
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    result = rvsm.runtime.load(tmp_path / "model.rvsm", threads=1)(x)
+    np.testing.assert_allclose(np.exp(result).sum(1), 1, rtol=1e-6)
+
+
 def test_it_is_small(tmp_path: Path) -> None:
     plan = network(64)
     file.write(plan, tmp_path / "model.rvsm")
@@ -106,7 +123,7 @@ def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m, t: m.update(rvsm='{"version":3}'), "version 3 and this rvsm reads up to 2: upgrade rvsm"),
+        (lambda m, t: m.update(rvsm='{"version":4}'), "version 4 and this rvsm reads up to 3: upgrade rvsm"),
         (lambda m, t: m.update(rvsm='{"version":"one"}'), "its version must be an integer"),
         (lambda m, t: m.update(format="onnx"), "not one of rvsm"),
         (lambda m, t: m.update(rvsm="{"), "its graph is not JSON"),

@@ -24,6 +24,7 @@ from rvsm.runtime.plan import (
     Plan,
     Pointwise,
     Pooling,
+    Softmax,
     Weights,
 )
 from rvsm.runtime.plan.operation import ACTIVATIONS
@@ -130,6 +131,36 @@ def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int]
     whole = torch.cat(parts, 1)
     assert torch.equal(play(Concatenation(name="cat", parts=tuple(range(len(parts)))), *parts), whole)
     assert torch.equal(play(Flattening(name="flat", source=0), whole, axes="c"), whole.flatten(1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.tuples(st.sampled_from([1, 2, 10, 1000]), st.integers(1, 4), st.integers(1, 20)),
+    batch=BATCHES,
+    log=st.booleans(),
+    scale=st.sampled_from([0.1, 10.0, 1e4]),
+)
+def test_softmax(shape: tuple[int, int, int], batch: int, log: bool, scale: float) -> None:
+    x = scale * torch.randn(batch, *shape)
+    expected = (functional.log_softmax if log else functional.softmax)(x.double(), 1).float()
+    result = play(Softmax(name="softmax", source=0, log=log), x)
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_softmax_of_many_equal_channels_is_exact() -> None:
+    x = torch.zeros(17, 50_000, 1, 1)
+    result = play(Softmax(name="softmax", source=0), x)
+    torch.testing.assert_close(result, torch.full_like(x, 1 / 50_000), rtol=1e-6, atol=0)
+
+
+def test_softmax_of_nan_and_infinity() -> None:
+    x = torch.randn(17, 5, 2, 3)
+    x[3, 2, 1, 1] = torch.nan
+    x[4, :, 0, 0] = torch.inf
+    x[5, 1, 0, 0] = -torch.inf
+    for log, reference in ((False, functional.softmax), (True, functional.log_softmax)):
+        result = play(Softmax(name="softmax", source=0, log=log), x)
+        torch.testing.assert_close(result, reference(x, 1), rtol=1e-6, atol=1e-6, equal_nan=True)
 
 
 REFERENCES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -5,6 +5,7 @@ A translation returns a node, or None if it does not know the operation in this 
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,6 +100,10 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.hardsigmoid.default: pointwise.activation("hardsigmoid"),
     aten.sigmoid.default: pointwise.activation("sigmoid"),
     aten.tanh.default: pointwise.activation("tanh"),
+    aten.softmax.int: pointwise.softmax,
+    aten._softmax.default: pointwise.softmax,
+    aten.log_softmax.int: partial(pointwise.softmax, log=True),
+    aten._log_softmax.default: partial(pointwise.softmax, log=True),
     aten.add.Tensor: pointwise.two("add"),
     aten.add.Scalar: pointwise.two("add"),
     aten.mul.Tensor: pointwise.two("mul"),

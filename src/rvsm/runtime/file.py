@@ -18,7 +18,7 @@ from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation, Shap
 from rvsm.runtime.plan.operations import OPERATIONS
 from rvsm.runtime.plan.plan import MAX_OPERATIONS, Output, Plan, Weights
 
-VERSION = 2
+VERSION = 3  # 1 had no axes, 2 no softmax; a file has the lowest version that its operations allow
 MAX_GRAPH = 16 << 20  # bytes of JSON
 MAX_ENDS = 64  # inputs, and outputs
 MAX_INTEGER = 1 << 31
@@ -46,8 +46,9 @@ def encode(plan: Plan) -> bytes:
         tensors[f"{k}.bits"] = weights.bits
         tensors[f"{k}.values"] = weights.values
         tensors[f"{k}.bias"] = plan.biases[k]
+    version = max((operation.since for operation in plan.operations), default=Operation.since)
     # One entry of metadata: several would be written in any order, and equal networks in different files.
-    graph = json.dumps({"version": VERSION, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
+    graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
 
 

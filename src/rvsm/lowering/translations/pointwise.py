@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from rvsm.lowering.draft import Floats, Node, affine, array, is_constant, is_node, node
-from rvsm.runtime.plan import RELU, Activation, Pointwise
+from rvsm.runtime.plan import RELU, Activation, Pointwise, Softmax
 from rvsm.runtime.plan.axes import sizes_of
 
 
@@ -52,6 +53,13 @@ def prelu(name: str, x: Any, slope: Any) -> Node | None:
 def gelu(name: str, x: Any, approximate: str = "none") -> Node | None:
     """Return x·Φ(x), exactly or with tanh."""
     return _activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
+
+
+def softmax(name: str, x: Any, dim: int, dtype: Any = None, *, log: bool = False) -> Node | None:
+    """Return the softmax over the channels; ``dtype`` is that of the result, or aten's word on half precision."""
+    if not is_node(x) or dtype not in (None, False, torch.float32) or dim % (len(x.axes) + 1) != x.axes.index("c") + 1:
+        return None
+    return node(Softmax(name=name, source=0, log=log), [x])
 
 
 def _per_channel(value: Any, x: Node) -> Floats | None:

@@ -160,6 +160,10 @@ class Vectors:
         v = self.kind
         return self.f.op(f"call {v} @llvm.fmuladd.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
 
+    def _all(self, number: int) -> str:
+        """Return the literal of a vector of integers."""
+        return f"<{', '.join([f'i32 {number}'] * self.lanes)}>"
+
     def _two(self, operation: str, a: str, b: str) -> str:
         return self.f.op(f"{operation} {self.kind} {a}, {b}")
 
@@ -200,6 +204,31 @@ class Vectors:
             value = self.fma(value, x, self.constant(coefficient))
         return value
 
+    def log(self, x: str) -> str:
+        """Return the natural logarithm of positive normal numbers to about one unit in the last place; NaN stays NaN.
+
+        x = m·2ⁿ with √½ ≤ m < √2, n from its exponent bits, and log(m) by a polynomial (Cephes).
+        """
+        i = self.integers
+        bits = self.f.op(f"bitcast {self.kind} {x} to {i}")
+        exponent = self.f.op(f"sub {i} {self.f.op(f'lshr {i} {bits}, {self._all(23)}')}, {self._all(126)}")
+        n = self.f.op(f"sitofp {i} {exponent} to {self.kind}")
+        fraction = self.f.op(f"or {i} {self.f.op(f'and {i} {bits}, {self._all(0x7FFFFF)}')}, {self._all(0x3F000000)}")
+        m = self.f.op(f"bitcast {i} {fraction} to {self.kind}")  # from ½ to 1
+        one, root = self.constant(1.0), self.constant(0.5**0.5)
+        n = self.where("olt", m, root, self.sub(n, one), n)
+        r = self.sub(self.where("olt", m, root, self.add(m, m), m), one)
+        square = self.mul(r, r)
+        coefficients = [
+            7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
+            -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
+        ]  # fmt: skip
+        p = self.mul(self.mul(self.polynomial(r, coefficients), r), square)
+        p = self.fma(n, self.constant(-2.12194440e-4), p)
+        p = self.fma(square, self.constant(-0.5), p)
+        result = self.fma(n, self.constant(0.693359375), self.add(r, p))
+        return self.where("uno", x, x, x, result)
+
     def exp(self, x: str) -> str:
         """Return the exponential to about one unit in the last place, for |x| ≤ 87; clamped beyond.
 
@@ -217,7 +246,6 @@ class Vectors:
         p = self.add(self.fma(p, self.mul(r, r), r), self.constant(1.0))
         bits = self.f.op(f"bitcast {self.kind} {shifted} to {i}")
         base = self.f.op(f"bitcast {self.kind} {magic} to {i}")
-        places = f"<{', '.join(['i32 23'] * self.lanes)}>"
-        whole = self.f.op(f"shl {i} {self.f.op(f'sub {i} {bits}, {base}')}, {places}")
+        whole = self.f.op(f"shl {i} {self.f.op(f'sub {i} {bits}, {base}')}, {self._all(23)}")
         scaled = self.f.op(f"add {i} {whole}, {self.f.op(f'bitcast {self.kind} {p} to {i}')}")
         return self.f.op(f"bitcast {i} {scaled} to {self.kind}")

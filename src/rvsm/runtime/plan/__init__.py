@@ -10,6 +10,7 @@ from rvsm.runtime.plan.operations import (
     Pooling,
 )
 from rvsm.runtime.plan.plan import Output, Plan, Weights
+from rvsm.runtime.plan.softmax import Softmax
 
 __all__ = [
     "NOTHING",
@@ -25,5 +26,6 @@ __all__ = [
     "Pointwise",
     "Pooling",
     "Shape",
+    "Softmax",
     "Weights",
 ]

@@ -49,9 +49,13 @@ RELU = Activation("clamp", 0.0, math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Operation(ABC):
-    """One operation of a plan; ``name`` is for people, ``kind`` for the file, ``takes`` are the fields with values."""
+    """One operation of a plan; ``name`` is for people, ``kind`` for the file, ``takes`` are the fields with values.
+
+    ``since`` is the version of the file that first had it: files without new operations can be read by older readers.
+    """
 
     kind: ClassVar[str]
+    since: ClassVar[int] = 2
     takes: ClassVar[tuple[str, ...]] = ("source",)
     name: str
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Pair, Shape, check_choice, check_limit
+from rvsm.runtime.plan.softmax import Softmax
 
 MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
 
@@ -173,7 +174,7 @@ class Flattening(Operation):
 
 OPERATIONS: dict[str, type[Operation]] = {
     operation.kind: operation
-    for operation in (Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening)
+    for operation in (Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening, Softmax)
 }
 
 

@@ -14,6 +14,7 @@ from rvsm.runtime.plan.operations import (
     Pooling,
 )
 from rvsm.runtime.plan.plan import Plan
+from rvsm.runtime.plan.softmax import Softmax
 from rvsm.runtime.schedule import limits, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
@@ -27,6 +28,7 @@ RULES: dict[type[Operation], Rule] = {
     Pointwise: weightless.POINTWISE,
     Concatenation: weightless.CONCATENATION,
     Flattening: weightless.FLATTENING,
+    Softmax: weightless.SOFTMAX,
 }
 """How each operation is scheduled."""
 

@@ -5,11 +5,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.kernels import copies, pooling
+from rvsm.runtime.kernels import copies, pooling, softmax
 from rvsm.runtime.kernels import pointwise as arithmetic
 from rvsm.runtime.kernels.jit import Machine
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling
+from rvsm.runtime.plan.softmax import Softmax
 from rvsm.runtime.schedule.layout import Buffer
 from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
@@ -166,6 +167,21 @@ def _flatten(site: Site[Flattening]) -> list[Step]:
     return [step]
 
 
+def _softmax(site: Site[Softmax]) -> list[Step]:
+    """Return the step for the softmax over channels."""
+    x, g, lanes = site.sources[0], site.target.geometry, site.machine.lanes
+    operands: Operands = {
+        "x": x.at(),
+        "y": site.target.at(),
+        "channels": x.channels,
+        "height": g.height,
+        "width": g.width * g.unit,
+        "row": g.row,
+        "plane": g.plane,
+    }
+    return [Step(softmax.Softmax(lanes, site.operation.log, g.unit == 1), operands, note=f"{lanes} lanes")]
+
+
 def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
     """Return the cost of a pooling: single images go one number at a time, and take as long as vectors of images."""
     o, shape, sizes = extent.operation, extent.shape, extent.sources[0][1:]
@@ -174,6 +190,13 @@ def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
     else:
         reach = [sizes[k] + shape[1 + k] for k in range(2)]
     return Cost(OBJECTS + 32 * sum(shape[1:]), 128 * sum(shape[1:]), NANOSECOND * shape[0] * prod(reach))
+
+
+def _cost_of_softmax(extent: Extent[Softmax]) -> Cost:
+    """Return the cost of three walks over the channels, one of them with exponentials; each row begins a vector."""
+    channels, height, width = extent.shape
+    vectors = channels * height * (width if extent.unit > 1 else -(-width // extent.machine.lanes))
+    return Cost(OBJECTS, 0, 20 * NANOSECOND * vectors)
 
 
 def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
@@ -187,4 +210,5 @@ CONCATENATION = Rule(
     _concatenate,
     lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors),
 )
+SOFTMAX = Rule(_softmax, _cost_of_softmax)
 FLATTENING = Rule(_flatten, _cost_of_flattening)
