@@ -25,7 +25,7 @@ from rvsm.bench import Comparison, compare
 from rvsm.lowering import compile
 from rvsm.models import resnet18, vgg16
 from rvsm.runtime import describe
-from rvsm.runtime.jit import machine
+from rvsm.runtime.kernels.jit import machine
 
 HERE = Path(__file__).parent
 GOALS = {  # network → batch → what is asked against float32, and against all

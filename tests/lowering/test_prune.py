@@ -8,7 +8,8 @@ from torch import nn
 from rvsm.lowering import compile, removed_channels
 from rvsm.lowering.prune import apply
 from rvsm.runtime import Program
-from rvsm.runtime.activations import ACTIVATIONS, Activation
+from rvsm.runtime.plan import Activation
+from rvsm.runtime.plan.operation import ACTIVATIONS
 
 
 def channels(program: object) -> dict[str, int]:

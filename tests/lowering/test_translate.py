@@ -20,7 +20,7 @@ def agree(program: Program | MixedProgram, model: nn.Module, *shape: int, batche
 
 
 class Gate(nn.Module):
-    """A map times numbers that PyTorch computes from parameters, for a batch of one."""
+    """A map times numbers that are computed from parameters, for a batch of one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,13 +44,46 @@ class Standardized(nn.Module):
         return functional.conv2d(x, torch.tanh((self.weight - mean) * self.gain)).relu()
 
 
-@pytest.mark.parametrize(("build", "outside"), [(Gate, "sigmoid"), (Standardized, "tanh")])
-def test_what_is_computed_from_parameters_is_no_batch_of_images(build: type[nn.Module], outside: str) -> None:
+class Frozen(nn.Module):
+    """Inputs that are normalized by buffers, and a batch norm of buffers after a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 8, 3)
+        for name, channels in (("input", 3), ("output", 8)):
+            self.register_buffer(f"{name}_mean", torch.randn(channels))
+            self.register_buffer(f"{name}_variance", torch.rand(channels) + 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (x - self.input_mean[:, None, None]) / self.input_variance.sqrt()[:, None, None]
+        scale = (self.output_variance + 1e-5).rsqrt().reshape(1, -1, 1, 1)
+        return self.layer(x) * scale - self.output_mean.reshape(1, -1, 1, 1) * scale
+
+
+@pytest.mark.parametrize("build", [Gate, Standardized, Frozen])
+def test_what_follows_from_parameters_alone_is_computed_once(build: type[nn.Module]) -> None:
     model = build().eval()
     program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
-    assert isinstance(program, MixedProgram)
+    assert isinstance(program, Program)
     agree(program, model, 3, 6, 6, batches=(1, 4, 16))
-    assert any(outside in name for name in program.outside)
+
+
+class Noisy(nn.Module):
+    """Random numbers as large as a parameter: new ones in each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Conv2d(3, 8, 3), nn.Parameter(torch.ones(1, 8, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) * torch.rand_like(self.scale)
+
+
+def test_random_numbers_are_not_computed_once_for_all() -> None:
+    program = compile(Noisy().eval(), torch.zeros(1, 3, 6, 6), threads=1)
+    assert isinstance(program, MixedProgram)
+    x = torch.randn(4, 3, 6, 6)
+    assert not torch.equal(program(x), program(x))
 
 
 class Beside(nn.Module):
@@ -158,6 +191,10 @@ NATIVE = {
         nn.Sequential(nn.Conv2d(3, 8, 3), Permuted(0, 2, 3, 1), Feed(8), Permuted(0, 3, 1, 2), nn.Conv2d(16, 2, 1)),
         (3, 6, 7),
     ),
+    "probabilities": (nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 5), nn.Softmax(-1)), (9,)),
+    "logarithms of probabilities": (nn.Sequential(nn.Linear(9, 5), nn.LogSoftmax(1)), (9,)),
+    "probabilities of tokens": (nn.Sequential(nn.Linear(9, 16), nn.Softmax(2), nn.Linear(16, 5)), (13, 9)),
+    "probabilities at each position": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.LogSoftmax(1)), (3, 6, 7)),
     "a map that comes with the channels last": (nn.Linear(8, 5), (6, 7, 8)),
 }
 

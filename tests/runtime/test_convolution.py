@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from rvsm.runtime import convolve, jit
-from rvsm.runtime.activations import RELU, Activation
-from rvsm.runtime.operations import Convolution
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.program import Program
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.kernels import jit
+from rvsm.runtime.plan import RELU, Activation, Convolution, Output, Plan, Weights
+from rvsm.runtime.schedule import taps
 
 CHOICES = st.sampled_from(["sparse", "dense", None])
 
@@ -96,7 +94,7 @@ def test_threads_and_the_copies_of_single_images(
     own: int, size: int, stride: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether threads have copies of their own, and whether they divide tiles or channels, nothing changes."""
-    monkeypatch.setattr(convolve, "OWN", own)
+    monkeypatch.setattr(taps, "OWN_COPIES", own)
     rng = np.random.default_rng(0)
     weights = (rng.standard_normal((24, 8, 3, 3)) * (rng.random((24, 8, 3, 3)) < 0.3)).astype(np.float32)
     bias = rng.standard_normal(24).astype(np.float32)

@@ -14,24 +14,27 @@ import numpy as np
 import pytest
 
 import rvsm.runtime
-from rvsm.runtime import file, jit
-from rvsm.runtime.assemble import assemble
-from rvsm.runtime.choice import Chooser
-from rvsm.runtime.costs import Cost, Limit, check, costs
-from rvsm.runtime.layout import TooLargeError
-from rvsm.runtime.operations import (
+from rvsm.runtime import file
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.kernels import jit
+from rvsm.runtime.plan import (
     AdaptivePooling,
     Concatenation,
     Convolution,
     Flattening,
     Operation,
+    Output,
+    Plan,
     Pointwise,
     Pooling,
     Shape,
+    Softmax,
+    Weights,
 )
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.program import Program
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.limits import Limit, check
+from rvsm.runtime.schedule.scheduler import costs, schedule
+from rvsm.runtime.schedule.step import Cost
 
 SEVERAL_GB = 4 << 30
 
@@ -130,7 +133,7 @@ def test_many_small_layers_cost_little() -> None:
 def test_too_little_memory_for_vectors_of_images_is_enough_for_single_ones() -> None:
     plan = convolution((3, 512, 512), (1, 1), density=0.05, channels=4)
     usual = Program(plan, threads=1).prepare()
-    spent = usual._single.native.memory
+    spent = usual._single.schedule.memory
     limited = Program(plan, threads=1, limit=Limit(memory=spent + 40_000_000)).prepare()
     assert limited._batch is limited._single
     x = np.random.default_rng(0).standard_normal((2, 3, 512, 512)).astype(np.float32)
@@ -169,6 +172,7 @@ PLANS = {
             Pointwise(name="add", operation="add", a=0, b=0),
             Concatenation(name="both", parts=(0, 1, 1)),
             AdaptivePooling(name="mean", source=2, mode="mean", size=(7, 7)),
+            Softmax(name="softmax", source=2),
         ],
     ),
 }
@@ -180,16 +184,15 @@ PLANS = {
 def test_the_bytes_are_an_upper_bound(name: str, images: bool, choose: str) -> None:
     plan, machine = PLANS[name](), jit.machine()
     found = costs(plan, machine.lanes if images else 1, machine)
-    chooser = Chooser(choose)
     zeros = plan.weights[0].sparsity if plan.weights else 0.5
     if (choose == "dense" and zeros > 0.9) or (choose == "sparse" and zeros < 0.1):
         pytest.skip("is never chosen")
-    assemble(plan, images=images, threads=2, chooser=chooser)  # what is kept by the process, such as kernels
+    schedule(plan, images=images, threads=2, choose=choose)  # what is kept by the process, such as kernels
     tracemalloc.start()
-    native = assemble(plan, images=images, threads=2, chooser=chooser)
+    made = schedule(plan, images=images, threads=2, choose=choose)
     kept, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert native.steps
+    assert made.steps
     assert kept <= sum(cost.kept for cost in found) + 20_000
     assert most <= sum(cost.kept for cost in found) + max(cost.passing for cost in found) + 20_000
 

@@ -6,11 +6,8 @@ import pytest
 import torch
 
 from rvsm.runtime import Plan, Program
-from rvsm.runtime.kernels import player
-from rvsm.runtime.kernels.denormals import Arm64, Unknown, mode
-from rvsm.runtime.operations import Convolution
-from rvsm.runtime.plan import Output
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.kernels.player import Arm64, Player, Unknown, mode
+from rvsm.runtime.plan import Convolution, Output, Weights
 
 known = pytest.mark.skipif(isinstance(mode(), Unknown), reason="this CPU's mode is not known")
 
@@ -55,7 +52,7 @@ def test_the_text_for_arm64_is_code() -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = "aarch64-unknown-linux-gnu"
-    module = llvm.parse_assembly(player.meet() + "\n\n" + player.play(Arm64()))
+    module = llvm.parse_assembly(Player(Arm64()).code())
     module.triple = triple
     machine = llvm.Target.from_triple(triple).create_target_machine()
     code = machine.emit_assembly(module).lower()
@@ -64,4 +61,4 @@ def test_the_text_for_arm64_is_code() -> None:
 
 
 def test_the_text_for_an_unknown_cpu_is_code() -> None:
-    assert "play" in str(llvm.parse_assembly(player.meet() + "\n\n" + player.play(Unknown())))
+    assert "play" in str(llvm.parse_assembly(Player(Unknown()).code()))

@@ -2,15 +2,14 @@
 
 import copy
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rvsm.runtime.activations import RELU
-from rvsm.runtime.operations import Concatenation, Convolution, Pointwise, Pooling
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.weights import Weights
+from rvsm.runtime import file
+from rvsm.runtime.plan import RELU, Concatenation, Convolution, Output, Plan, Pointwise, Pooling, Weights
 
 
 def small_plan() -> Plan:
@@ -29,11 +28,16 @@ def small_plan() -> Plan:
     return Plan(((3, 8, 8),), operations, (Output(5),), weights, biases)
 
 
+def read(graph: Any, plan: Plan) -> Plan:
+    """Return what a file with this graph and the plan's weights has in it."""
+    return replace(file.plan_of(graph), weights=plan.weights, biases=plan.biases, complete=True)
+
+
 def test_a_plan_survives_json() -> None:
     import json
 
     plan = small_plan()
-    again = Plan.read(json.loads(json.dumps(plan.describe())), plan.weights, plan.biases)
+    again = read(json.loads(json.dumps(file.graph_of(plan))), plan)
     assert again.operations == plan.operations
     assert again.shapes == plan.shapes == ((3, 8, 8), (4, 8, 8), (4, 8, 8), (8, 8, 8), (8, 4, 4), (8, 4, 4))
 
@@ -49,7 +53,7 @@ def test_a_plan_survives_json() -> None:
         (lambda g: g["operations"][0].update(dilation=[0, 1]), "dilation must be from 1 to"),
         (lambda g: g["operations"][0].update(stride=[1, 0]), "stride must be from 1 to"),
         (lambda g: g["operations"][0].update(groups=2), "cannot be in 2 groups"),
-        (lambda g: g["operations"][0].update(channels=-4), "channels must be a whole number"),
+        (lambda g: g["operations"][0].update(channels=-4), "channels must be an integer"),
         (lambda g: g["operations"][0].update(activation=["boom", 0, 0]), "activation cannot be"),
         (lambda g: g["operations"][0].update(extra=1), "it has"),
         (lambda g: g["operations"][0].update(kind="system"), "an operation must be one of convolution"),
@@ -60,7 +64,7 @@ def test_a_plan_survives_json() -> None:
         (lambda g: g["operations"][4].update(b=0), "do not go together"),
         (lambda g: g["operations"][2].update(parts=[]), "cannot be concatenated"),
         (lambda g: g["inputs"][0].update(shape=[3, 1 << 20, 1 << 20]), "too large"),
-        (lambda g: g["inputs"][0].update(shape=[3, 8]), "a shape must be three whole numbers"),
+        (lambda g: g["inputs"][0].update(shape=[3, 8]), "a shape must be three integers"),
         (lambda g: g["inputs"][0].update(shape=[3, 1, 1]), "empty"),
         (lambda g: g["outputs"][0].update(value=17), "the output is value 17, but there are 6 values"),
         (lambda g: g["outputs"][0].update(form="c"), "cannot have the form 'c'"),
@@ -73,10 +77,10 @@ def test_a_plan_survives_json() -> None:
 )
 def test_what_is_wrong_is_said(change: Any, message: str) -> None:
     plan = small_plan()
-    graph = copy.deepcopy(plan.describe())
+    graph = copy.deepcopy(file.graph_of(plan))
     change(graph)
     with pytest.raises(ValueError, match=message):
-        Plan.read(graph, plan.weights, plan.biases)
+        read(graph, plan)
 
 
 def test_any_number_changed_is_refused_or_gives_another_valid_plan() -> None:
@@ -104,15 +108,15 @@ def test_any_number_changed_is_refused_or_gives_another_valid_plan() -> None:
         float("nan"),
     ]
     accepted = 0
-    for path in leaves(plan.describe()):
+    for path in leaves(file.graph_of(plan)):
         for value in [*values, generator.randrange(-(1 << 34), 1 << 34)]:
-            graph: Any = copy.deepcopy(plan.describe())
+            graph: Any = copy.deepcopy(file.graph_of(plan))
             inner = graph
             for key in path[:-1]:
                 inner = inner[key]
             inner[path[-1]] = value
             try:
-                changed = Plan.read(graph, plan.weights, plan.biases)
+                changed = read(graph, plan)
             except ValueError:
                 continue
             accepted += 1

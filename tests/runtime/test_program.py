@@ -13,14 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rvsm.runtime import layout
-from rvsm.runtime.activations import RELU
-from rvsm.runtime.costs import Limit
-from rvsm.runtime.operations import Convolution, Pooling
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.program import Program
-from rvsm.runtime.team import Team, cores
-from rvsm.runtime.weights import Weights
+from rvsm.runtime import file
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.execute.team import Team, cores
+from rvsm.runtime.plan import RELU, Convolution, Output, Plan, Pooling, Weights
+from rvsm.runtime.schedule import layout
+from rvsm.runtime.schedule.limits import Limit
 
 
 def plan(channels: int = 24, size: int = 12, seed: int = 0) -> Plan:
@@ -118,7 +116,7 @@ def test_a_forked_child_has_helpers_of_its_own(tmp_path: Path) -> None:
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from test_program import plan, images
-from rvsm.runtime.program import Program
+from rvsm.runtime.execute.program import Program
 import numpy as np
 program = Program(plan(), threads=2).prepare()
 program._batch.chunk_seconds = 1.0
@@ -140,13 +138,20 @@ def test_a_forked_child_loads_while_threads_of_its_parent_are_loading() -> None:
 import itertools, os, signal, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from test_program import plan, images
-from rvsm.runtime import jit
-from rvsm.runtime.program import Program
+from rvsm.runtime.kernels import jit
+from rvsm.runtime.execute.program import Program
 common = Program(plan(seed=1), threads=1)
+
+class Nothing:
+    def __init__(self, name):
+        self.name = name
+
+    def code(self):
+        return f"define void @{self.name}() {{ ret void }}"
 
 def compiling():
     for k in itertools.count():
-        jit.compile_kernels({f"none_{k}": lambda: f"define void @none_{k}() {{ ret void }}"})
+        jit.compile_functions([Nothing(f"none_{k}")])
 
 def loading():
     for seed in itertools.count():
@@ -159,7 +164,7 @@ for _ in range(4):
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        jit.compile_kernels({"child": lambda: "define void @child() { ret void }"})
+        jit.compile_functions([Nothing("child")])
         common(images(3))
         Program(plan(seed=9), threads=1).prepare()
         os._exit(0)
@@ -193,7 +198,7 @@ def test_a_program_can_be_copied_and_pickled(copied: Callable[[Program], Program
     again = copied(program)
     np.testing.assert_allclose(again(images(19)), program(images(19)), rtol=1e-5, atol=1e-5)
     assert (again.threads, again._choose, again._limit) == (2, "sparse", Limit(seconds=7.0))
-    assert again.plan.describe() == program.plan.describe()
+    assert file.graph_of(again.plan) == file.graph_of(program.plan)
 
 
 def test_what_is_unpickled_is_checked_like_a_file() -> None:
@@ -237,7 +242,7 @@ def test_a_problem_in_a_helper_is_the_callers() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_images_of_which_a_vector_is_too_large_go_one_by_one(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     usual = Program(plan(), threads=threads).prepare()
-    monkeypatch.setattr(layout, "MAX_ARENA", usual._single.native.arena_bytes)
+    monkeypatch.setattr(layout, "MAX_ARENA", usual._single.schedule.arena_bytes)
     program = Program(plan(), threads=threads).prepare()
     for count in (1, 2, 16, 17, 35):
         np.testing.assert_allclose(program(images(count)), usual(images(count)), rtol=1e-4, atol=1e-4)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rvsm.runtime.team import Team
+from rvsm.runtime.execute.team import Team
 
 
 def interrupted(team: Team, *, in_native_code: bool) -> list[int]:

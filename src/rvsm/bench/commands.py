@@ -12,7 +12,7 @@ from rvsm.bench.comparison import Comparison, compare
 from rvsm.models import fill
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
-from rvsm.runtime.forms import sizes_of
+from rvsm.runtime.plan.axes import sizes_of
 
 
 def model_of(
@@ -139,7 +139,7 @@ def bench(
         if against is None:
             raise ValueError(f"{source} is a file: say what to compare it with, --against module:callable")
         program = load(source, threads=threads or torch.get_num_threads())
-        known = sizes_of(program.plan.forms[0], program.plan.inputs[0])
+        known = sizes_of(program.plan.axes[0], program.plan.inputs[0])
         model, example = model_of(against, weights=weights, shape=shape or known, allow_import=allow_import)
     else:
         if against is not None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.bench.memory import peak_memory
+from rvsm.example_inputs import difference, example_tuple, trial_inputs
 from rvsm.pages.markdown import pipe_table
 from rvsm.threads import torch_threads
-from rvsm.trials import difference, example_tuple, trial_inputs
 
 REST = 0.01  # seconds between engines: threads of the one before still spin
 BLOCK = 0.05  # seconds that an engine is given in a round, at least one run

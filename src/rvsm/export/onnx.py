@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rvsm.example_inputs import difference, example_tuple, repeated, trial_inputs
 from rvsm.files import replacing
-from rvsm.trials import difference, example_tuple, repeated, trial_inputs
 
 TOLERANCE = 1e-4
 

@@ -1,23 +1,27 @@
 """Capture: a module as a graph of aten operations, with a batch of any size."""
 
+import operator
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from rvsm.trials import repeated
+from rvsm.example_inputs import repeated
 
 
 @dataclass(frozen=True, eq=False)
 class Captured:
     """A functional graph: the nodes in order, its inputs and its results.
 
-    ``tensors`` are its parameters and constants, and the graphs of its branches, which PyTorch runs as they are.
+    ``tensors`` are its parameters and constants, what is computed from these alone, and the graphs of its branches,
+    which PyTorch runs as they are.
     ``any_batch`` is False if the model only works for one image at a time.
     """
 
@@ -84,8 +88,23 @@ def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
         raise ValueError(f"the model returns a {getattr(spec_tree.type, '__name__', 'structure')}; return tensors")
     if several and spec_tree.num_leaves != spec_tree.num_children:
         raise ValueError("the model returns nested tuples; return tensors side by side")
-    nodes = tuple(node for node in exported.graph.nodes if node.op not in ("placeholder", "get_attr", "output"))
-    return Captured(nodes, tensors, tuple(inputs), tuple(outputs), several, any_batch)
+    calls = [node for node in exported.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    return Captured(_without_constants(calls, tensors), tensors, tuple(inputs), tuple(outputs), several, any_batch)
+
+
+def _without_constants(calls: Sequence[fx.Node], tensors: dict[fx.Node, Any]) -> tuple[fx.Node, ...]:
+    """Compute what follows from parameters and constants alone, add it to ``tensors``, and return the other calls."""
+    rest = []
+    for node in calls:
+        known = isinstance(node.target, OpOverload) or node.target is operator.getitem
+        random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        if known and not random and all(source in tensors for source in node.all_input_nodes):
+            arguments, options = fx.node.map_arg((node.args, node.kwargs), tensors.__getitem__)
+            function: Callable[..., Any] = node.target  # type: ignore[assignment]
+            tensors[node] = function(*arguments, **options)
+        else:
+            rest.append(node)
+    return tuple(rest)
 
 
 def module_name(node: fx.Node) -> str:

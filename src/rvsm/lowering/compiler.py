@@ -4,18 +4,17 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
+from rvsm.lowering.division import Part, TorchPart, divide
 from rvsm.lowering.draft import Draft, Node
+from rvsm.lowering.fallback import MixedProgram, Step
 from rvsm.lowering.guard import guard
-from rvsm.lowering.mixed import MixedProgram, Step
-from rvsm.lowering.parts import NativePart, Part, TorchPart, divide
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import value_shape
-from rvsm.runtime.layout import TooLargeError
-from rvsm.runtime.plan import Plan
-from rvsm.runtime.program import Program
-from rvsm.trials import example_tuple
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.schedule.layout import TooLargeError
 
 
 def compile(
@@ -59,10 +58,9 @@ def _assembled(
         if isinstance(part, TorchPart):
             steps.append(part)
             continue
-        if pure:  # the order of the call, and inputs that turned out not to matter
-            part = _in_order(part, captured)  # noqa: PLW2901
-        plan = lower(part)
-        steps.append((Program(plan, threads=threads).prepare(), part.inputs, part.outputs))
+        draft = _in_order(part, captured) if pure else part
+        _shrink(draft)
+        steps.append((Program(draft.plan(), threads=threads).prepare(), draft.takes, draft.gives))
     mixed = MixedProgram(captured, steps, examples, threads=threads, unusual=_unusual(captured))
     program = mixed.native or mixed
     mixed.guard = guard(program, model, examples, program.threads)
@@ -71,7 +69,7 @@ def _assembled(
 
 def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:
     """Say whether the runtime has all that the network needs, and can give it in the same form."""
-    return len(parts) == 1 and isinstance(parts[0], NativePart) and not _unusual(captured)
+    return len(parts) == 1 and isinstance(parts[0], Draft) and not _unusual(captured)
 
 
 def _unusual(captured: Captured) -> list[str]:
@@ -85,12 +83,6 @@ def _unusual(captured: Captured) -> list[str]:
     return found + [f"the input {node.name!r}, which is not a batch of float32 maps" for node in strange]
 
 
-def lower(part: NativePart) -> Plan:
-    """Return the plan of a part, simplified."""
-    _shrink(part)
-    return part.draft.plan()
-
-
 def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[int, int]:
     """Return how many output channels ``compile`` leaves out of a network, and how many there are.
 
@@ -101,30 +93,27 @@ def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor])
     (3, 6)
     """
     parts = divide(capture(model, _checked(model, example_input)))
-    counts = [_shrink(part) for part in parts if isinstance(part, NativePart)]
+    counts = [_shrink(part) for part in parts if isinstance(part, Draft)]
     return sum(removed for removed, _ in counts), sum(total for _, total in counts)
 
 
-def _shrink(part: NativePart) -> tuple[int, int]:
-    """Simplify a part and remove its dead channels; return how many went, and how many there were."""
-    simplify(part.draft)
-    part.draft.drop_unused()
-    total = sum(node.shape[0] for node in part.draft.nodes if node.convolution is not None)
-    return remove_dead_channels(part.draft), total
+def _shrink(draft: Draft) -> tuple[int, int]:
+    """Simplify a draft and remove its dead channels; return how many went, and how many there were."""
+    simplify(draft)
+    total = sum(node.shape[0] for node in draft.nodes if node.convolution is not None)
+    return remove_dead_channels(draft), total
 
 
-def _in_order(part: NativePart, captured: Captured) -> NativePart:
-    """Return a part whose inputs and outputs are those of the whole network, in its order."""
-    known = dict(zip(part.inputs, part.draft.inputs, strict=True))
+def _in_order(draft: Draft, captured: Captured) -> Draft:
+    """Return a draft that takes and gives what the whole network does, in its order, needed or not."""
+    known = dict(zip(draft.takes, draft.inputs, strict=True))
     for node in captured.inputs:
         shaped = value_shape(node, captured.batch)
         if shaped is not None and node not in known:
-            known[node] = Node(None, [], shaped[0], shaped[1])
-    results = dict(zip(part.outputs, part.draft.outputs, strict=True))
-    chosen = [results[node] for node in captured.outputs]
-    taken = [known[node] for node in captured.inputs]
-    draft = Draft(taken, part.draft.nodes, chosen, [node.form for node in chosen])
-    return NativePart(draft, list(captured.inputs), list(captured.outputs))
+            known[node] = Node(None, [], *shaped)
+    results = dict(zip(draft.gives, draft.outputs, strict=True))
+    inputs, outputs = [known[node] for node in captured.inputs], [results[node] for node in captured.outputs]
+    return Draft(inputs, draft.nodes, outputs, list(captured.inputs), list(captured.outputs))
 
 
 def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -4,15 +4,17 @@ An operation's own numbers of values are filled in when the draft becomes a plan
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, fx
 
-from rvsm.runtime.forms import MAP
-from rvsm.runtime.operations import Concatenation, Convolution, Operation, Pointwise, Shape
-from rvsm.runtime.plan import Output, Plan
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.plan import Convolution, Operation, Output, Plan, Pointwise, Shape, Weights
+from rvsm.runtime.plan.axes import MAP
+from rvsm.runtime.plan.operation import Pair
 
 Floats = NDArray[np.float32]
 
@@ -21,36 +23,52 @@ Floats = NDArray[np.float32]
 class Node:
     """A value and how it is made; an input has no operation.
 
-    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``form`` is that of the network's
-    tensor, which matters while the network is translated and where a value comes in or goes out.
+    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``axes`` are those of the network's
+    tensor, which matter while the network is translated and where a value comes in or goes out.
     """
 
     operation: Operation | None
     sources: list["Node"]
     shape: Shape
-    form: str = MAP
+    axes: str = MAP
     weights: Floats | None = None
     bias: Floats | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of the operation."""
-        return "input" if self.operation is None else self.operation.name
 
     @property
     def convolution(self) -> Convolution | None:
         """The operation, if it is a convolution."""
         return self.operation if isinstance(self.operation, Convolution) else None
 
+    @property
+    def all_weights(self) -> Floats:
+        """The weights of a node that has some."""
+        assert self.weights is not None
+        return self.weights
+
+    @property
+    def all_biases(self) -> Floats:
+        """The biases of a node that has weights."""
+        assert self.bias is not None
+        return self.bias
+
 
 @dataclass(eq=False)
 class Draft:
-    """Nodes in an order in which each comes after its sources; what is not needed for the outputs may be among them."""
+    """Nodes in an order in which each comes after its sources; what is not needed for the outputs may be among them.
+
+    ``takes`` and ``gives`` are the values of the captured graph that the inputs and outputs stand for; ``leaving`` are
+    the axes with which the outputs leave.
+    """
 
     inputs: list[Node]
     nodes: list[Node]
     outputs: list[Node]
-    forms: list[str] = field(default_factory=list)  # those in which the outputs leave
+    takes: list[fx.Node]
+    gives: list[fx.Node]
+    leaving: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.leaving = [node.axes for node in self.outputs]
 
     def uses(self) -> dict[Node, list[Node]]:
         """Return, for each node, the nodes that take it, once for each time."""
@@ -64,7 +82,7 @@ class Draft:
         """Return the single node that takes ``node``, if there is just one and it is no output."""
         return uses[node][0] if len(uses[node]) == 1 and node not in self.outputs else None
 
-    def exchange(self, old: Node, new: Node) -> None:
+    def replace(self, old: Node, new: Node) -> None:
         """Let everybody who takes ``old`` take ``new``, and forget ``old``."""
         for node in self.nodes:
             node.sources = [new if source is old else source for source in node.sources]
@@ -82,29 +100,13 @@ class Draft:
         """Return the plan."""
         self.drop_unused()
         number = {node: k for k, node in enumerate([*self.inputs, *self.nodes])}
-        operations = [_numbered(node, [number[source] for source in node.sources]) for node in self.nodes]
+        numbered = [(node.operation, [number[source] for source in node.sources]) for node in self.nodes]
+        operations = [operation.taking(sources) for operation, sources in numbered if operation is not None]
         weights = {k: Weights.of(node.weights) for k, node in enumerate(self.nodes) if node.weights is not None}
         biases = {k: node.bias for k, node in enumerate(self.nodes) if node.bias is not None}
-        outputs = [Output(number[node], form) for node, form in zip(self.outputs, self.forms, strict=True)]
-        forms = tuple(node.form for node in self.inputs)
-        return Plan(
-            tuple(node.shape for node in self.inputs), tuple(operations), tuple(outputs), weights, biases, forms
-        )
-
-
-def _numbered(node: Node, sources: Sequence[int]) -> Operation:
-    match node.operation:
-        case Convolution() as operation:
-            residual = sources[1] if len(sources) > 1 else None
-            return replace(operation, source=sources[0], residual=residual, channels=node.shape[0])
-        case Pointwise() as operation:
-            return replace(operation, a=sources[0], b=sources[1] if len(sources) > 1 else None)
-        case Concatenation() as operation:
-            return replace(operation, parts=tuple(sources))
-        case None:
-            raise TypeError("an input has no operation")
-        case operation:
-            return replace(operation, source=sources[0])  # type: ignore[call-arg]
+        outputs = [Output(number[node], axes) for node, axes in zip(self.outputs, self.leaving, strict=True)]
+        shapes, axes = [node.shape for node in self.inputs], [node.axes for node in self.inputs]
+        return Plan(tuple(shapes), tuple(operations), tuple(outputs), weights, biases, tuple(axes))
 
 
 def _visit(start: Node, order: dict[Node, None]) -> None:
@@ -120,3 +122,58 @@ def _visit(start: Node, order: dict[Node, None]) -> None:
         else:
             path.add(following)
             stack.append((following, iter(following.sources)))
+
+
+def node(operation: Operation, sources: list[Node]) -> Node:
+    """Return the node of an operation, with the axes of its first source."""
+    return Node(operation, sources, operation.shape([source.shape for source in sources]), sources[0].axes)
+
+
+def with_weights(operation: Convolution, source: Node, weights: Tensor | Floats, bias: Tensor | Floats | None) -> Node:
+    """Return the node of a convolution with its weights and its bias, zero if there is none."""
+    made = node(operation, [source])
+    made.weights = array(weights) if isinstance(weights, Tensor) else weights
+    zero = np.zeros(operation.channels, dtype=np.float32)
+    made.bias = zero if bias is None else array(bias) if isinstance(bias, Tensor) else bias
+    return made
+
+
+def affine(name: str, x: Node, scale: Floats, shift: Floats) -> Node:
+    """Return scale·x + shift, channel by channel, as a convolution of one tap."""
+    channels = x.shape[0]
+    operation = Convolution(name=name, source=0, channels=channels, kernel=(1, 1), groups=channels)
+    return with_weights(operation, x, scale.reshape(-1, 1, 1, 1), shift)
+
+
+def same(source: Node) -> Node:
+    """Return a node that stands for its source; it is removed with the others that do nothing."""
+    return node(Pointwise(name="identity", operation="none", a=0), [source])
+
+
+def is_node(*values: Any) -> bool:
+    """Return whether all of these are values of the network."""
+    return all(isinstance(value, Node) for value in values)
+
+
+def is_spatial(x: Any) -> bool:
+    """Return whether this is a map or a line of positions, with the channels first, as convolutions take them."""
+    return isinstance(x, Node) and x.axes in ("chw", "cw")
+
+
+def is_constant(value: Any) -> TypeGuard[Tensor]:
+    """Return whether this is a float32 tensor."""
+    return isinstance(value, Tensor) and value.dtype == torch.float32
+
+
+def array(tensor: Tensor) -> Floats:
+    """Return a tensor as an array of its own: the model may train on."""
+    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")
+
+
+def pair(value: int | Sequence[int], x: Node, usual: int = 1) -> Pair:
+    """Return a number, or a list of one or two, as height and width; a line's height has what is ``usual``."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    if x.axes == "cw":
+        (width,) = numbers
+        return usual, width
+    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rvsm.runtime.jit import machine
+from rvsm.example_inputs import repeated
+from rvsm.runtime.kernels.jit import machine
 from rvsm.threads import torch_threads
-from rvsm.trials import repeated
 
 MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact
 LIMIT = 0.5  # seconds for one comparison

@@ -5,7 +5,7 @@ into the bias of the next layer, but only if that layer has no padding: at a bor
 channel that no later layer has weights for is not computed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.activations import Activation
-from rvsm.runtime.operations import AdaptivePooling, Convolution, Pointwise, Pooling
+from rvsm.lowering.draft import Draft, Floats, Node
+from rvsm.runtime.plan import Activation, AdaptivePooling, Convolution, Pointwise, Pooling
 
 Truths = NDArray[np.bool_]
 
@@ -60,14 +59,13 @@ def _readers(node: Node, draft: Draft, uses: dict[Node, list[Node]]) -> list[tup
 
 def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
     """Remove the channels of ``node`` that are constant or unread, and return how many."""
-    assert node.weights is not None
-    assert node.bias is not None
-    assert node.convolution is not None
-    empty = ~node.weights.reshape(len(node.weights), -1).any(axis=1)
-    constants = apply(node.convolution.activation, node.bias)
-    dead = np.ones(len(node.weights), dtype=np.bool_)
+    weights, bias, o = node.all_weights, node.all_biases, node.convolution
+    assert o is not None
+    empty = ~weights.reshape(len(weights), -1).any(axis=1)
+    constants = apply(o.activation, bias)
+    dead = np.ones(len(weights), dtype=np.bool_)
     for path, reader in readers:
-        dead &= ~_weights(reader).any(axis=(0, 2, 3)) | (empty & _absorbs(path, reader, constants))
+        dead &= ~reader.all_weights.any(axis=(0, 2, 3)) | (empty & _absorbs(path, reader, constants))
     dead &= np.isfinite(constants) | ~empty
     if dead.all():
         dead[0] = False  # a map needs a channel
@@ -76,56 +74,50 @@ def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
     between: dict[Node, None] = {}
     for path, reader in readers:
         _absorb(path, reader, constants, dead & empty)
-        reader.weights = np.ascontiguousarray(_weights(reader)[:, ~dead])
+        reader.weights = np.ascontiguousarray(reader.all_weights[:, ~dead])
         between.update(dict.fromkeys(path))
-    node.weights, node.bias = node.weights[~dead], node.bias[~dead]
-    node.operation = replace(node.convolution, channels=len(node.weights))
+    node.weights, node.bias = weights[~dead], bias[~dead]
+    node.operation = replace(o, channels=len(node.bias))
     for part in (node, *between):
-        part.shape = (len(node.weights), *part.shape[1:])
+        part.shape = (len(node.bias), *part.shape[1:])
     return int(dead.sum())
 
 
-def _absorbs(path: list[Node], reader: Node, constants: NDArray[np.float32]) -> Truths:
+def _absorbs(path: list[Node], reader: Node, constants: Floats) -> Truths:
     """Say for which constants the reader can do without the channel."""
-    if _plain(path, reader):
+    if _stays_constant(path, reader):
         return np.ones(len(constants), dtype=np.bool_)
-    values = constants
-    zero = values == 0
-    for part in path:  # a zero that stays zero matters nowhere, padding or not
-        if isinstance(part.operation, Pointwise):
-            values = apply(part.operation.activation, values)
-            zero &= values == 0
+    zero = constants == 0
+    for values in _along(path, constants):  # a zero that stays zero matters nowhere, padding or not
+        zero &= values == 0
     return np.asarray(zero)
 
 
-def _absorb(path: list[Node], reader: Node, constants: NDArray[np.float32], chosen: Truths) -> None:
+def _absorb(path: list[Node], reader: Node, constants: Floats, chosen: Truths) -> None:
     """Add what the chosen constants contribute to the reader's bias."""
-    assert reader.bias is not None
-    if not _plain(path, reader):
+    if not _stays_constant(path, reader):
         return  # only zeros were accepted
-    values = constants
+    values = [constants, *_along(path, constants)][-1]
+    sums = reader.all_weights[:, chosen].astype(np.float64).sum(axis=(2, 3))
+    total = sums @ values[chosen].astype(np.float64)
+    reader.bias = (reader.all_biases + total).astype(np.float32)
+
+
+def _along(path: list[Node], values: Floats) -> Iterator[Floats]:
+    """Give what becomes of constants after each activation on the way."""
     for part in path:
         if isinstance(part.operation, Pointwise):
             values = apply(part.operation.activation, values)
-    sums = _weights(reader)[:, chosen].astype(np.float64).sum(axis=(2, 3))
-    total = sums @ values[chosen].astype(np.float64)
-    reader.bias = (reader.bias + total).astype(np.float32)
+            yield values
 
 
-def _plain(path: list[Node], reader: Node) -> bool:
+def _stays_constant(path: list[Node], reader: Node) -> bool:
     """Say whether a constant map stays constant on the way to the reader, and inside it."""
-    assert reader.convolution is not None
-    return reader.convolution.padding == (0, 0) and not any(
-        isinstance(part.operation, Pooling) and part.operation.padding != (0, 0) for part in path
-    )
+    windows = [node.operation for node in (*path, reader) if isinstance(node.operation, Pooling | Convolution)]
+    return all(window.padding == (0, 0) for window in windows)
 
 
-def _weights(node: Node) -> NDArray[np.float32]:
-    assert node.weights is not None
-    return node.weights
-
-
-def apply(activation: Activation, values: NDArray[np.float32]) -> NDArray[np.float32]:
+def apply(activation: Activation, values: Floats) -> Floats:
     """Return an activation of numbers, by PyTorch."""
     x = torch.from_numpy(np.ascontiguousarray(values))
     a, b = activation.a, activation.b

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.activations import NOTHING
-from rvsm.runtime.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
+from rvsm.runtime.plan import NOTHING, Convolution, Flattening, Pointwise
+from rvsm.runtime.plan.operations import MAX_KERNEL
 
 
 def simplify(draft: Draft) -> None:
@@ -26,9 +26,9 @@ def remove_identities(draft: Draft) -> None:
     for node in list(draft.nodes):
         match node.operation:
             case Pointwise(operation="none") as o if o.activation == NOTHING:
-                draft.exchange(node, node.sources[0])
+                draft.replace(node, node.sources[0])
             case Flattening() if node.sources[0].shape[1:] == (1, 1):
-                draft.exchange(node, node.sources[0])
+                draft.replace(node, node.sources[0])
 
 
 def is_affine(node: Node) -> bool:
@@ -43,6 +43,13 @@ def is_affine(node: Node) -> bool:
     )
 
 
+def open_convolution(draft: Draft, before: Node, node: Node, uses: dict[Node, list[Node]]) -> Convolution | None:
+    """Return the convolution ``before`` if ``node`` may become a part of it: no other has, and no other reads it."""
+    o = before.convolution
+    is_open = o is not None and o.activation == NOTHING and len(before.sources) == 1
+    return o if is_open and draft.only_use(before, uses) is node else None
+
+
 def fold_affine(draft: Draft) -> None:
     """Multiply scales of batch norm into the convolution before, if nobody else needs what that gives."""
     changed = True
@@ -50,20 +57,15 @@ def fold_affine(draft: Draft) -> None:
         changed = False
         uses = draft.uses()
         for node in list(draft.nodes):
-            before = node.sources[0] if node.sources else None
-            if before is None or not is_affine(node) or node.weights is None or node.bias is None:
+            before, own = node.sources[0], node.convolution
+            o = open_convolution(draft, before, node, uses) if is_affine(node) else None
+            if o is None or own is None:
                 continue
-            o = before.convolution
-            free = o is not None and o.activation == NOTHING and len(before.sources) == 1
-            if not free or draft.only_use(before, uses) is not node or before.weights is None or before.bias is None:
-                continue
-            scale = node.weights.reshape(-1).astype(np.float64)
-            before.weights = (before.weights * scale[:, None, None, None]).astype(np.float32)
-            before.bias = (before.bias * scale + node.bias).astype(np.float32)
-            assert o is not None
-            assert node.convolution is not None
-            before.operation = replace(o, activation=node.convolution.activation)
-            draft.exchange(node, before)
+            scale = node.all_weights.reshape(-1).astype(np.float64)
+            before.weights = (before.all_weights * scale[:, None, None, None]).astype(np.float32)
+            before.bias = (before.all_biases * scale + node.all_biases).astype(np.float32)
+            before.operation = replace(o, activation=own.activation)
+            draft.replace(node, before)
             changed = True
             break
 
@@ -71,14 +73,13 @@ def fold_affine(draft: Draft) -> None:
 def flatten_into_linear(draft: Draft) -> None:
     """Let a linear layer take the map before a flattening, as a convolution as large as the map."""
     for node in draft.nodes:
-        o = node.convolution
-        if o is None or o.kernel != (1, 1) or o.padding != (0, 0) or o.groups != 1 or node.weights is None:
+        o, flattening = node.convolution, node.sources[0]
+        if o is None or o.kernel != (1, 1) or o.padding != (0, 0) or o.groups != 1:
             continue
-        flattening = node.sources[0]
         if isinstance(flattening.operation, Flattening):
             source = flattening.sources[0]
             if max(source.shape[1:]) <= MAX_KERNEL:
-                node.weights = node.weights.reshape(len(node.weights), *source.shape)
+                node.weights = node.all_weights.reshape(-1, *source.shape)
                 node.operation = replace(o, kernel=source.shape[1:], dilation=(1, 1))
                 node.sources[0] = source
 
@@ -92,7 +93,7 @@ def fuse_activations(draft: Draft) -> None:
         can = isinstance(before.operation, Convolution | Pointwise) and before.operation.activation == NOTHING
         if can and draft.only_use(before, draft.uses()) is node:
             before.operation = replace(before.operation, activation=node.operation.activation)  # type: ignore[type-var]
-            draft.exchange(node, before)
+            draft.replace(node, before)
 
 
 def fuse_sums(draft: Draft) -> None:
@@ -105,11 +106,9 @@ def fuse_sums(draft: Draft) -> None:
         place = {candidate: k for k, candidate in enumerate([*draft.inputs, *draft.nodes])}
         for k in sorted((0, 1), key=lambda k: -place[node.sources[k]]):
             before, other = node.sources[k], node.sources[1 - k]
-            c = before.convolution
-            free = c is not None and c.activation == NOTHING and len(before.sources) == 1 and before is not other
-            if free and draft.only_use(before, uses) is node:
-                assert c is not None
-                node.operation = replace(c, activation=o.activation)
+            convolution = open_convolution(draft, before, node, uses) if before is not other else None
+            if convolution is not None:
+                node.operation = replace(convolution, activation=o.activation)
                 node.sources = [before.sources[0], other]
                 node.weights, node.bias = before.weights, before.bias
                 draft.nodes.remove(before)

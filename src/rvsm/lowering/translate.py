@@ -3,9 +3,9 @@
 A translation returns a node, or None if it does not know the operation in this form: that one stays in PyTorch.
 """
 
-import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,10 +13,10 @@ from torch import Tensor, fx
 
 from rvsm.lowering.capture import module_name
 from rvsm.lowering.draft import Node
-from rvsm.lowering.translations import pointwise, shaped, weighted
-from rvsm.runtime.forms import FORMS, channels_last, form_of, shape_of
-from rvsm.runtime.operations import Shape
-from rvsm.runtime.plan import MAX_CHANNELS, MAX_POSITIONS, MAX_VALUE
+from rvsm.lowering.translations import layers, pointwise
+from rvsm.runtime.plan.axes import AXES, axes_of, channels_last, shape_of
+from rvsm.runtime.plan.operation import Shape
+from rvsm.runtime.plan.plan import check_shape
 
 Translation = Callable[..., Node | None]
 aten = torch.ops.aten
@@ -29,7 +29,7 @@ def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | N
     """
     value = node.meta.get("val")
     if isinstance(value, tuple | list) and value and all(user.args[1:] == (0,) for user in node.users):
-        value = value[0]  # of several results only the first is asked for
+        value = value[0]  # of several results only the first is used
     if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.device.type != "cpu":
         return None
     sizes = tuple(value.shape[1:])
@@ -39,19 +39,21 @@ def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | N
 
 
 def value_shape(node: fx.Node, batch: int | torch.SymInt, *, last: bool = False) -> tuple[Shape, str] | None:
-    """Return a value as a map, channels × height × width, and its form; None if the runtime has no such maps.
+    """Return a value as a map, channels × height × width, and its axes; None if the runtime has no such maps.
 
     Lines and maps are read with the channels first, or ``last``.
     """
     sizes = value_sizes(node, batch)
-    fitting = [form for form in FORMS if sizes is not None and len(form) == len(sizes)]
+    fitting = [axes for axes in AXES if sizes is not None and len(axes) == len(sizes)]
     if sizes is None or not fitting:
         return None
-    form = next((form for form in fitting if channels_last(form) == last), fitting[0])  # a vector has one form only
-    shape = shape_of(form, sizes)
-    if min(shape) < 1 or shape[0] > MAX_CHANNELS or shape[1] * shape[2] > MAX_POSITIONS or math.prod(shape) > MAX_VALUE:
+    axes = next((axes for axes in fitting if channels_last(axes) == last), fitting[0])  # a vector has one order only
+    shape = shape_of(axes, sizes)
+    try:
+        check_shape(shape, "a value")
+    except ValueError:
         return None
-    return shape, form
+    return shape, axes
 
 
 def translate(
@@ -70,21 +72,21 @@ def translate(
             made.operation.shape([source.shape for source in made.sources])
     except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
         return None
-    form = form_of(sizes, made.shape, like=made.form)
-    if form is None:
+    axes = axes_of(sizes, made.shape, like=made.axes)
+    if axes is None:
         return None
-    made.form = form
+    made.axes = axes
     return made
 
 
 TRANSLATIONS: dict[Any, Translation] = {
-    operator.getitem: shaped.first,
-    aten.conv1d.default: weighted.conv,
-    aten.conv1d.padding: weighted.conv,
-    aten.conv2d.default: weighted.conv,
-    aten.conv2d.padding: weighted.conv,
-    aten.linear.default: weighted.linear,
-    aten._native_batch_norm_legit_no_training.default: weighted.norm,
+    operator.getitem: layers.first,
+    aten.conv1d.default: layers.conv,
+    aten.conv1d.padding: layers.conv,
+    aten.conv2d.default: layers.conv,
+    aten.conv2d.padding: layers.conv,
+    aten.linear.default: layers.linear,
+    aten._native_batch_norm_legit_no_training.default: layers.norm,
     aten.relu.default: pointwise.relu,
     aten.relu6.default: lambda name, x: pointwise.clamp(name, x, 0.0, 6.0),
     aten.hardtanh.default: lambda name, x, low=-1.0, high=1.0: pointwise.clamp(name, x, low, high),
@@ -98,6 +100,10 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.hardsigmoid.default: pointwise.activation("hardsigmoid"),
     aten.sigmoid.default: pointwise.activation("sigmoid"),
     aten.tanh.default: pointwise.activation("tanh"),
+    aten.softmax.int: pointwise.softmax,
+    aten._softmax.default: pointwise.softmax,
+    aten.log_softmax.int: partial(pointwise.softmax, log=True),
+    aten._log_softmax.default: partial(pointwise.softmax, log=True),
     aten.add.Tensor: pointwise.two("add"),
     aten.add.Scalar: pointwise.two("add"),
     aten.mul.Tensor: pointwise.two("mul"),
@@ -105,31 +111,31 @@ TRANSLATIONS: dict[Any, Translation] = {
     aten.sub.Tensor: pointwise.minus,
     aten.div.Tensor: pointwise.divide,
     aten.neg.default: pointwise.negative,
-    aten.cat.default: shaped.cat,
-    aten.max_pool1d.default: shaped.max_pool,
-    aten.max_pool2d.default: shaped.max_pool,
-    aten.max_pool2d_with_indices.default: shaped.max_pool,
-    aten.avg_pool1d.default: shaped.avg_pool,
-    aten.avg_pool2d.default: shaped.avg_pool,
-    aten.adaptive_avg_pool1d.default: shaped.adaptive("mean"),
-    aten.adaptive_avg_pool2d.default: shaped.adaptive("mean"),
-    aten._adaptive_avg_pool2d.default: shaped.adaptive("mean"),
-    aten.adaptive_max_pool1d.default: shaped.adaptive("max"),
-    aten.adaptive_max_pool2d.default: shaped.adaptive("max"),
-    aten.mean.dim: shaped.mean,
-    aten.flatten.using_ints: shaped.reshape,
-    aten.view.default: shaped.reshape,
-    aten.reshape.default: shaped.reshape,
-    aten._unsafe_view.default: shaped.reshape,
-    aten.squeeze.dims: shaped.identity,
-    aten.squeeze.dim: shaped.identity,
-    aten.unsqueeze.default: shaped.identity,
-    aten.permute.default: shaped.permute,
-    aten.transpose.int: shaped.transpose,
-    aten.clone.default: shaped.identity,
-    aten.alias.default: shaped.identity,
-    aten.contiguous.default: shaped.identity,
-    aten.detach.default: shaped.identity,
-    aten.dropout.default: lambda name, x, p=0.5, train=False: None if train else shaped.identity(name, x),
+    aten.cat.default: layers.cat,
+    aten.max_pool1d.default: layers.max_pool,
+    aten.max_pool2d.default: layers.max_pool,
+    aten.max_pool2d_with_indices.default: layers.max_pool,
+    aten.avg_pool1d.default: layers.avg_pool,
+    aten.avg_pool2d.default: layers.avg_pool,
+    aten.adaptive_avg_pool1d.default: layers.adaptive("mean"),
+    aten.adaptive_avg_pool2d.default: layers.adaptive("mean"),
+    aten._adaptive_avg_pool2d.default: layers.adaptive("mean"),
+    aten.adaptive_max_pool1d.default: layers.adaptive("max"),
+    aten.adaptive_max_pool2d.default: layers.adaptive("max"),
+    aten.mean.dim: layers.mean,
+    aten.flatten.using_ints: layers.reshape,
+    aten.view.default: layers.reshape,
+    aten.reshape.default: layers.reshape,
+    aten._unsafe_view.default: layers.reshape,
+    aten.squeeze.dims: layers.identity,
+    aten.squeeze.dim: layers.identity,
+    aten.unsqueeze.default: layers.identity,
+    aten.permute.default: layers.permute,
+    aten.transpose.int: layers.transpose,
+    aten.clone.default: layers.identity,
+    aten.alias.default: layers.identity,
+    aten.contiguous.default: layers.identity,
+    aten.detach.default: layers.identity,
+    aten.dropout.default: lambda name, x, p=0.5, train=False: None if train else layers.identity(name, x),
 }
 """Which aten operation is translated by which function."""

@@ -8,11 +8,11 @@
 import os
 from pathlib import Path
 
-from rvsm.runtime.costs import Limit
 from rvsm.runtime.description import describe
-from rvsm.runtime.layout import TooLargeError
-from rvsm.runtime.plan import Plan
-from rvsm.runtime.program import Program
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.plan.plan import Plan
+from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.limits import Limit
 
 
 def load(path: str | os.PathLike[str], *, threads: int | None = None, limit: Limit | None = None) -> Program:

@@ -6,8 +6,8 @@ from math import prod
 from pathlib import Path
 
 from rvsm.files import printable
-from rvsm.runtime.forms import sizes_of
-from rvsm.runtime.operations import Shape
+from rvsm.runtime.plan.axes import sizes_of
+from rvsm.runtime.plan.operation import Shape
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,5 @@ def describe(path: str | os.PathLike[str]) -> Description:
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
         for k, w in plan.weights.items()
     )
-    inputs = tuple(map(sizes_of, plan.forms, plan.inputs))
-    outputs = tuple(sizes_of(output.form, plan.shapes[output.value]) for output in plan.outputs)
+    inputs, outputs = tuple(map(sizes_of, plan.axes, plan.inputs)), tuple(plan.output_sizes())
     return Description(str(path), Path(path).stat().st_size, inputs, outputs, len(plan.operations), layers)

@@ -5,19 +5,23 @@ the loader. Everything is checked; a file that is damaged, made by a newer versi
 """
 
 import json
+import math
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from rvsm.files import printable, replacing
-from rvsm.runtime.forms import MAP
-from rvsm.runtime.operations import Convolution, whole
-from rvsm.runtime.plan import Plan
-from rvsm.runtime.weights import Weights
+from rvsm.runtime.plan.axes import MAP
+from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation, Shape
+from rvsm.runtime.plan.operations import OPERATIONS
+from rvsm.runtime.plan.plan import MAX_OPERATIONS, Output, Plan, Weights
 
-VERSION = 2
+VERSION = 3  # 1 had no axes, 2 no softmax; a file has the lowest version that its operations allow
 MAX_GRAPH = 16 << 20  # bytes of JSON
+MAX_ENDS = 64  # inputs, and outputs
+MAX_INTEGER = 1 << 31
 
 
 def write(plan: Plan, path: Path) -> None:
@@ -34,7 +38,7 @@ def read(path: Path) -> Plan:
 
 
 def encode(plan: Plan) -> bytes:
-    """Return what a file of the plan has in it."""
+    """Return the bytes of the plan's file."""
     from safetensors.numpy import save
 
     tensors: dict[str, NDArray[Any]] = {}
@@ -42,8 +46,9 @@ def encode(plan: Plan) -> bytes:
         tensors[f"{k}.bits"] = weights.bits
         tensors[f"{k}.values"] = weights.values
         tensors[f"{k}.bias"] = plan.biases[k]
+    version = max((operation.since for operation in plan.operations), default=Operation.since)
     # One entry of metadata: several would be written in any order, and equal networks in different files.
-    graph = json.dumps({"version": VERSION, **plan.describe()}, separators=(",", ":"), ensure_ascii=False)
+    graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
 
 
@@ -58,9 +63,39 @@ def decode(data: bytes, name: str) -> Plan:
     except (SafetensorError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{name} is not a file of rvsm, or it is damaged: {printable(str(error))}") from None
     try:
-        return _plan(_graph(header.get("__metadata__", {})), tensors)
+        return _with_tensors(plan_of(_graph(header.get("__metadata__", {}))), tensors)
     except ValueError as error:
         raise ValueError(f"{name} cannot be read: {printable(str(error))}") from None
+
+
+def graph_of(plan: Plan) -> dict[str, Any]:
+    """Return a plan without its weights as JSON data; ``plan_of`` is the inverse."""
+    ends = zip(plan.inputs, plan.axes, strict=True)
+    return {
+        "inputs": [{"shape": list(shape), "form": axes} for shape, axes in ends],
+        "operations": [_described(operation) for operation in plan.operations],
+        "outputs": [{"value": output.value, "form": output.axes} for output in plan.outputs],
+    }
+
+
+def plan_of(data: object) -> Plan:
+    """Return the plan that ``graph_of`` has written, without its weights; anything unexpected is a ValueError."""
+    graph = _table(data, {"inputs", "operations", "outputs"}, "the graph")
+    if not all(isinstance(part, list) for part in graph.values()):
+        raise ValueError("the parts of the graph must be lists")
+    if len(graph["operations"]) > MAX_OPERATIONS or max(len(graph["inputs"]), len(graph["outputs"])) > MAX_ENDS:
+        raise ValueError("the graph has too many parts")
+    inputs = [_table(item, {"shape", "form"}, "an input") for item in graph["inputs"]]
+    outputs = [_table(item, {"value", "form"}, "an output") for item in graph["outputs"]]
+    return Plan(
+        tuple(_shape(item["shape"]) for item in inputs),
+        tuple(_operation(item) for item in graph["operations"]),
+        tuple(Output(_integer(item["value"], "value"), item["form"]) for item in outputs),
+        {},
+        {},
+        tuple(item["form"] for item in inputs),
+        complete=False,
+    )
 
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:
@@ -75,7 +110,7 @@ def _graph(metadata: dict[str, str]) -> dict[str, Any]:
         raise ValueError("its graph is not JSON") from None
     if not isinstance(graph, dict):
         raise ValueError("its graph is not a table")
-    version = whole(graph.pop("version", None), "its version", 1, 10**9)
+    version = _integer(graph.pop("version", None), "its version", 1, 10**9)
     if version > VERSION:
         raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")
     return graph if version > 1 else _with_forms(graph)
@@ -90,22 +125,93 @@ def _with_forms(graph: dict[str, Any]) -> dict[str, Any]:
     return graph
 
 
-def _plan(graph: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Plan:
+def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
     """Put graph and tensors together; the shapes of the weights follow from the graph."""
-    bare = Plan.read(graph, {}, {}, complete=False)
     weights, biases = {}, {}
     expected = set()
     for k, operation in enumerate(bare.operations):
-        if isinstance(operation, Convolution):
-            names = [f"{k}.{part}" for part in ("bits", "values", "bias")]
-            expected |= set(names)
-            missing = [name for name in names if name not in tensors]
-            if missing:
-                raise ValueError(f"it lacks {', '.join(missing)}")
-            bits, values, bias = (tensors[name] for name in names)
-            weights[k] = Weights(operation.weight_shape(bare.shapes[operation.source]), bits, values)
-            biases[k] = bias
+        shape = operation.weight_shape(bare.shapes[operation.sources()[0]])
+        if shape is None:
+            continue
+        names = [f"{k}.{part}" for part in ("bits", "values", "bias")]
+        expected |= set(names)
+        missing = [name for name in names if name not in tensors]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+        bits, values, biases[k] = (tensors[name] for name in names)
+        weights[k] = Weights(shape, bits, values)
     unexpected = sorted(set(tensors) - expected)
     if unexpected:
         raise ValueError(f"it has {len(unexpected)} tensors that no operation needs, such as {unexpected[0]!r:.40}")
-    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.forms)
+    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.axes)
+
+
+def _described(operation: Operation) -> dict[str, Any]:
+    """Return an operation as JSON data; what is as usual is left out."""
+    data: dict[str, Any] = {"kind": operation.kind}
+    for item in fields(operation):
+        value = getattr(operation, item.name)
+        if value == item.default:
+            continue
+        if isinstance(value, Activation):
+            value = [value.name, *(x if math.isfinite(x) else str(x) for x in (value.a, value.b))]
+        data[item.name] = list(value) if isinstance(value, tuple) else value
+    return data
+
+
+def _operation(data: object) -> Operation:
+    """Return the operation that ``_described`` has written."""
+    if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or data["kind"] not in OPERATIONS:
+        raise ValueError(f"an operation must be one of {', '.join(OPERATIONS)}, not {data!r:.80}")
+    kind = OPERATIONS[data["kind"]]
+    known = {item.name: item.type for item in fields(kind)}
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    if not {"kind", *needed} <= set(data) <= {"kind", *known}:
+        raise ValueError(f"a {data['kind']} must have {', '.join(sorted(needed))}; it has {', '.join(sorted(data))}")
+    return kind(**{name: _field(data[name], annotation, name) for name, annotation in known.items() if name in data})
+
+
+def _field(data: object, kind: object, name: str) -> Any:
+    """Return ``data`` as the type of a field."""
+    if kind is str and isinstance(data, str) and len(data) <= 1000:
+        return data
+    if kind is bool and isinstance(data, bool):
+        return data
+    if kind is int or (kind == int | None and data is not None):
+        return _integer(data, name)
+    if kind == int | None:
+        return None
+    pair, many = kind == tuple[int, int], kind == tuple[int, ...]
+    if isinstance(data, list) and ((pair and len(data) == 2) or (many and len(data) <= 1000)):
+        return tuple(_integer(item, name) for item in data)
+    if kind is Activation and isinstance(data, list) and len(data) == 3 and data[0] in ACTIVATIONS:
+        return Activation(data[0], _number(data[1]), _number(data[2]))
+    raise ValueError(f"{name} cannot be {data!r:.80}")
+
+
+def _integer(data: object, name: str, low: int = 0, high: int = MAX_INTEGER) -> int:
+    if not isinstance(data, int) or isinstance(data, bool) or not low <= data <= high:
+        raise ValueError(f"{name} must be an integer from {low} to {high} but is {data!r:.80}")
+    return data
+
+
+def _number(data: object) -> float:
+    """Return a float; infinity, which JSON does not have, is written as a string."""
+    if data in ("inf", "-inf"):
+        return float(str(data))
+    if isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < 3e38:
+        return float(data)
+    raise ValueError(f"a number is expected, not {data!r:.80}")
+
+
+def _shape(data: object) -> Shape:
+    if not isinstance(data, list) or len(data) != 3:
+        raise ValueError(f"a shape must be three integers but is {data!r:.80}")
+    c, h, w = (_integer(item, "shape", 1, 1 << 28) for item in data)
+    return c, h, w
+
+
+def _table(data: object, keys: set[str], what: str) -> dict[str, Any]:
+    if not isinstance(data, dict) or set(data) != keys:
+        raise ValueError(f"{what} must have {', '.join(sorted(keys))}")
+    return data

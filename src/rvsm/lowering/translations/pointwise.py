@@ -5,12 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
-from rvsm.lowering.draft import Floats, Node
-from rvsm.lowering.translations.nodes import affine, array, is_constant, is_node, node
-from rvsm.runtime.activations import RELU, Activation
-from rvsm.runtime.forms import sizes_of
-from rvsm.runtime.operations import Pointwise
+from rvsm.lowering.draft import Floats, Node, affine, array, is_constant, is_node, node
+from rvsm.runtime.plan import RELU, Activation, Pointwise, Softmax
+from rvsm.runtime.plan.axes import sizes_of
 
 
 def activation(kind: str) -> Callable[..., Node | None]:
@@ -56,13 +55,20 @@ def gelu(name: str, x: Any, approximate: str = "none") -> Node | None:
     return _activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
 
 
+def softmax(name: str, x: Any, dim: int, dtype: Any = None, *, log: bool = False) -> Node | None:
+    """Return the softmax over the channels; ``dtype`` is that of the result, or aten's word on half precision."""
+    if not is_node(x) or dtype not in (None, False, torch.float32) or dim % (len(x.axes) + 1) != x.axes.index("c") + 1:
+        return None
+    return node(Softmax(name=name, source=0, log=log), [x])
+
+
 def _per_channel(value: Any, x: Node) -> Floats | None:
     """Return a number, or a tensor with one number for each channel of x, as a row."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return np.full(x.shape[0], value, dtype=np.float32)
     if not is_constant(value):
         return None
-    channels = (1, *sizes_of(x.form, (x.shape[0], 1, 1)))
+    channels = (1, *sizes_of(x.axes, (x.shape[0], 1, 1)))
     if value.ndim > len(channels):
         return None
     if value.numel() == 1:
@@ -84,7 +90,7 @@ def two(operation: str) -> Callable[..., Node | None]:
                 return None
             one, zero = np.ones_like(row), np.zeros_like(row)
             return affine(name, x, *((one, row) if operation == "add" else (row, zero)))
-        if a.form != b.form:  # a vector beside a map counts along the map's columns, not along its channels
+        if a.axes != b.axes:  # a vector beside a map counts along the map's columns, not along its channels
             return None
         if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
             a, b = b, a

@@ -11,37 +11,12 @@ the first-level cache; between passes the sums wait in the output.
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rvsm.runtime.activations import ACTIVATIONS
-from rvsm.runtime.kernels.frame import Kernel
-
-SLOTS = (
-    "x",  # place of the input in the arena
-    "x_thread",  # bytes from one thread's copies of the input to the next one's; 0 if there is one input for all
-    "y",
-    "residual",  # place of what is added before the activation; below 0: nothing
-    "stream",  # the records
-    "starts",  # for each pass and block, where its records begin; one more at the end of each pass
-    "bias",
-    "channels",  # for each pass and each channel of each block, its number in the output; so, too, the bias
-    "tiles",  # for each tile, its place in the input and in the output; and the masks of its vectors
-    "blocks",
-    "passes",
-    "x_row",  # bytes from row to row of a tile
-    "y_row",
-    "y_plane",  # bytes from channel to channel
-    "ranges",  # for one thread, and then for each of several: first and last tile, first and last block
-    "parameters",  # of the activation: two floats
-    "inputs",  # what is fetched ahead: channels, rows of each, bytes from channel to channel, …
-    "ahead_rows",
-    "ahead_row",
-    "ahead_plane",
-    "ahead_from",  # … and which part of each row
-    "ahead_to",
-)
+from rvsm.runtime.kernels.kernel import Kernel, Variant
+from rvsm.runtime.kernels.pointwise import CODE
 
 
 @dataclass(frozen=True)
-class Variant:
+class Convolution(Variant):
     """What is fixed when a convolution is compiled.
 
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
@@ -49,7 +24,30 @@ class Variant:
     next tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
     """
 
-    lanes: int
+    operands = (
+        "x",  # place of the input in the arena
+        "x_thread",  # bytes from one thread's copies of the input to the next one's; 0 if there is one input for all
+        "y",
+        "residual",  # place of what is added before the activation; below 0: nothing
+        "stream",  # the records
+        "starts",  # for each pass and block, where its records begin; one more at the end of each pass
+        "bias",
+        "channels",  # for each pass and each channel of each block, its number in the output; so, too, the bias
+        "tiles",  # for each tile, its place in the input and in the output; and the masks of its vectors
+        "blocks",
+        "passes",
+        "x_row",  # bytes from row to row of a tile
+        "y_row",
+        "y_plane",  # bytes from channel to channel
+        "ranges",  # for one thread, and then for each of several: first and last tile, first and last block
+        "parameters",  # of the activation: two floats
+        "inputs",  # what is fetched ahead: channels, rows of each, bytes from channel to channel, …
+        "ahead_rows",
+        "ahead_row",
+        "ahead_plane",
+        "ahead_from",  # … and which part of each row
+        "ahead_to",
+    )
     rows: int
     columns: int
     block: int
@@ -57,12 +55,6 @@ class Variant:
     activation: str
     masked: bool
     ahead: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the compiled function."""
-        shape = f"{self.rows}x{self.columns}_b{self.block}_s{self.step}_{self.activation}"
-        return f"convolution_{self.lanes}_{shape}{'_masked' * self.masked}{'_ahead' * self.ahead}"
 
     @property
     def vectors(self) -> int:
@@ -84,37 +76,35 @@ class Variant:
         """The size of an offset and its values."""
         return 4 * (1 + self.block)
 
-
-def convolution(variant: Variant) -> str:
-    """Return the text of the kernel."""
-    f = Kernel(variant.name, SLOTS, variant.lanes)
-    tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
-    x = f.at(f.buffer("x"), f.mul(f.number("x_thread"), "%thread"))
-    y, blocks, passes = f.buffer("y"), f.number("blocks"), f.number("passes")
-    mine = f.at(ranges, f.mul(f.part(), 32))
-    first_tile, last_tile, first, last = (f.load("i64", f.at(mine, 8 * k)) for k in range(4))
-    body = _Body(f, variant)
-    with f.loop(first_tile, last_tile) as tile:
-        entry = f.at(tiles, f.mul(tile.index, variant.tile_bytes))
-        place = f.load("i64", f.at(entry, 8))
-        source = f.at(x, f.load("i64", entry))
-        following = f.at(entry, variant.tile_bytes)  # the table ends with a copy of its last tile
-        with f.loop(0, passes) as turn:
-            begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
-            skipped = f.mul(turn.index, blocks)
-            is_first = f.op(f"icmp eq i64 {turn.index}, 0")
-            is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
-            with f.loop(first, last) as block:
-                body.write(
-                    _Moment(entry, source, y, place, begins, is_first, is_last),
-                    block.index,
-                    f.add(skipped, block.index),
-                )
-                if variant.ahead:
-                    with f.when(is_first):
-                        body.fetch(f.at(x, f.load("i64", following)), f.load("i64", f.at(following, 8)), y, block.index)
-    f.give()
-    return f.text()
+    def write(self, f: Kernel) -> None:
+        """Write loops over tiles, passes and blocks of output channels."""
+        tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
+        x = f.at(f.buffer("x"), f.mul(f.number("x_thread"), "%thread"))
+        y, blocks, passes = f.buffer("y"), f.number("blocks"), f.number("passes")
+        mine = f.at(ranges, f.mul(f.part(), 32))
+        first_tile, last_tile, first, last = (f.load("i64", f.at(mine, 8 * k)) for k in range(4))
+        body = _Body(f, self)
+        with f.loop(first_tile, last_tile) as tile:
+            entry = f.at(tiles, f.mul(tile.index, self.tile_bytes))
+            place = f.load("i64", f.at(entry, 8))
+            source = f.at(x, f.load("i64", entry))
+            following = f.at(entry, self.tile_bytes)  # the table ends with a copy of its last tile
+            with f.loop(0, passes) as turn:
+                begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
+                skipped = f.mul(turn.index, blocks)
+                is_first = f.op(f"icmp eq i64 {turn.index}, 0")
+                is_last = f.op(f"icmp eq i64 {f.add(turn.index, 1)}, {passes}")
+                with f.loop(first, last) as block:
+                    body.write(
+                        _Moment(entry, source, y, place, begins, is_first, is_last),
+                        block.index,
+                        f.add(skipped, block.index),
+                    )
+                    if self.ahead:
+                        with f.when(is_first):
+                            body.fetch(
+                                f.at(x, f.load("i64", following)), f.load("i64", f.at(following, 8)), y, block.index
+                            )
 
 
 class _Moment(NamedTuple):
@@ -132,7 +122,7 @@ class _Moment(NamedTuple):
 class _Body:
     """One block of output channels at one tile, in one pass."""
 
-    def __init__(self, f: Kernel, variant: Variant) -> None:
+    def __init__(self, f: Kernel, variant: Convolution) -> None:
         self.f = f
         self.v = variant
         self.stream, self.bias, self.channels = f.pointer("stream"), f.pointer("bias"), f.pointer("channels")
@@ -244,4 +234,4 @@ class _Body:
         return added.values
 
     def _activate(self, value: str) -> str:
-        return ACTIVATIONS[self.v.activation](self.f.vectors, value, self.a, self.b)
+        return CODE[self.v.activation](self.f.vectors, value, self.a, self.b)

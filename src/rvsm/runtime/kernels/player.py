@@ -2,12 +2,19 @@
 
 Each thread enters once. Either the threads share every operation of every chunk and meet at a barrier after it; or they
 take whole chunks, one after the other, each in an arena of its own. The barrier counts arrivals, spins for a while and
-then gives its time to others. Denormal numbers are zeros for that time.
+then gives its time to others.
+
+For that time, numbers below 1.2e-38 are zeros: arithmetic with them takes a hundred times as long, and they mean
+nothing here. Tails of GELU, SiLU and sigmoid are full of them. A register of the CPU says whether they are flushed;
+each thread has its own, sets it, and leaves it as it was.
 """
 
-from rvsm.runtime.ir import Function
-from rvsm.runtime.kernels.denormals import Mode
-from rvsm.runtime.kernels.frame import PARAMETERS, SLOTS
+import platform
+from dataclasses import dataclass
+from typing import Protocol
+
+from rvsm.runtime.kernels.ir import Function
+from rvsm.runtime.kernels.kernel import BARRIER, FUNCTION, PARAMETERS, SLOTS
 
 # Slots of a call, 8 bytes each; the two counters, which threads change, have cache lines of their own.
 OPERATIONS, ARENAS, INPUTS, OUTPUTS, BATCH, CHUNKS, THREADS, SHARED, YIELD = range(9)
@@ -16,8 +23,89 @@ CALL_SLOTS = 32
 SPINS = 4000
 
 
+class Mode(Protocol):
+    """How a kind of CPU is told."""
+
+    declarations: str
+
+    def flush(self, f: Function) -> str:
+        """Write what makes denormal numbers zero, and return the mode before."""
+
+    def restore(self, f: Function, before: str) -> None:
+        """Write what brings the mode back."""
+
+
+class X86:
+    """The control register of SSE and AVX: "flush to zero" for results, "denormals are zero" for operands."""
+
+    declarations = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
+    FLUSH, ARE_ZERO = 0x8000, 0x0040
+
+    def flush(self, f: Function) -> str:
+        """Write what makes denormal numbers zero, and return the mode before."""
+        before, flushed = (f.op("alloca i32, align 4") for _ in range(2))
+        f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {before})")
+        f.store("i32", f.op(f"or i32 {f.load('i32', before)}, {self.FLUSH | self.ARE_ZERO}"), flushed)
+        self.restore(f, flushed)
+        return before
+
+    def restore(self, f: Function, before: str) -> None:
+        """Write what brings the mode back."""
+        f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")
+
+
+class Arm64:
+    """The floating-point control register, whose bit 24 flushes operands and results."""
+
+    declarations = "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)"
+    FLUSH = 1 << 24
+
+    def flush(self, f: Function) -> str:
+        """Write what makes denormal numbers zero, and return the mode before."""
+        before = f.op("call i64 @llvm.aarch64.get.fpcr()")
+        self.restore(f, f.op(f"or i64 {before}, {self.FLUSH}"))
+        return before
+
+    def restore(self, f: Function, before: str) -> None:
+        """Write what brings the mode back."""
+        f.do(f"call void @llvm.aarch64.set.fpcr(i64 {before})")
+
+
+class Unknown:
+    """A CPU that we cannot tell: denormal numbers stay, and are slow."""
+
+    declarations = ""
+
+    def flush(self, f: Function) -> str:
+        """Write nothing."""
+        return ""
+
+    def restore(self, f: Function, before: str) -> None:
+        """Write nothing."""
+
+
+def mode() -> Mode:
+    """Return how this CPU is told."""
+    kind = platform.machine().lower()
+    if kind in ("x86_64", "amd64", "i386", "i686", "x86"):
+        return X86()
+    return Arm64() if kind in ("aarch64", "arm64") else Unknown()
+
+
+@dataclass(frozen=True)
+class Player:
+    """The function ``play(call, first operation, last operation, thread)``, with its barrier."""
+
+    mode: Mode
+    name: str = "play"
+
+    def code(self) -> str:
+        """Return the text of both functions."""
+        return f"{meet()}\n\n{play(self.mode)}"
+
+
 def play(mode: Mode) -> str:
-    """Return the player: ``play(call, first operation, last operation, thread)``."""
+    """Return the text of the player itself."""
     f = Function("play", [("ptr", "call"), ("i64", "first"), ("i64", "last"), ("i64", "thread")])
     before = mode.flush(f)
     operations, arenas = (f.load("ptr", f.at("%call", 8 * slot)) for slot in (OPERATIONS, ARENAS))
@@ -27,7 +115,7 @@ def play(mode: Mode) -> str:
     with f.when(together), f.loop(0, chunks) as chunk, f.loop("%first", "%last") as k:
         operation = f.at(operations, f.mul(k.index, 8 * SLOTS))
         _perform(f, operation, common, chunk=chunk.index, thread="%thread", threads=threads)
-        with f.when(f.op(f"icmp ne i64 {f.load('i64', f.at(operation, 8))}, 0")):
+        with f.when(f.op(f"icmp ne i64 {f.load('i64', f.at(operation, 8 * BARRIER))}, 0")):
             f.do(f"call void @meet(ptr %call, i64 {threads})")
     with f.when(f.op(f"xor i1 {together}, true")):
         own = f.load("ptr", f.at(arenas, f.mul("%thread", 8)))
@@ -61,7 +149,7 @@ def meet() -> str:
 
 
 def _perform(f: Function, operation: str, arena: str, *, chunk: str, thread: str, threads: str) -> None:
-    function = f.load("ptr", operation)
+    function = f.load("ptr", f.at(operation, 8 * FUNCTION))
     kinds = ", ".join(kind for kind, _ in PARAMETERS)
     arguments = f"ptr {operation}, ptr {arena}, ptr %call, i64 {chunk}, i64 {thread}, i64 {threads}"
     f.do(f"call void ({kinds}) {function}({arguments})")

@@ -15,8 +15,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.operations import Convolution
-from rvsm.runtime.plan import Plan
+from rvsm.runtime.plan.operations import Convolution
+from rvsm.runtime.plan.plan import Plan
 
 ALIGNMENT = 64
 MAX_ARENA = 1 << 32
@@ -126,3 +126,10 @@ def last_uses(plan: Plan) -> list[int]:
     for output in plan.outputs:
         last[output.value] = len(plan.operations)
     return last
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Return ``size`` zero bytes whose address is a multiple of 64."""
+    memory = np.zeros(size + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + size]

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.files import printable
-from rvsm.runtime.operations import Convolution, Operation
-from rvsm.runtime.performance import Stage
-from rvsm.runtime.plan import Plan, activation_name
+from rvsm.runtime.execute.stage import Stage
+from rvsm.runtime.plan.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -75,27 +74,18 @@ def explain_stage(
 ) -> Explanation:
     """Return the table of a native program, timed with these arrays."""
     seconds = stage.times(inputs, outputs)
-    steps = stage.native.steps
-    places: dict[int, list[int]] = defaultdict(list)
-    for i, step in enumerate(steps):
-        places[step.operation].append(i)
+    totals: dict[int, float] = defaultdict(float)
+    notes: dict[int, list[str]] = defaultdict(list)
+    for step, taken in zip(stage.schedule.steps, seconds, strict=True):
+        totals[step.operation] += taken
+        notes[step.operation] += [step.note] if step.note else []
     rows = []
     for k, operation in enumerate(plan.operations):
-        mine = places[k]
-        notes = [steps[i].note for i in mine if steps[i].note]
-        rows.append(
-            Row(
-                operation.name,
-                _kind(operation),
-                plan.shapes[plan.value_of(k)],
-                plan.weights[k].sparsity if k in plan.weights else None,
-                " ".join([stage.native.choices.get(k, ""), "; ".join(notes)]).strip(),
-                sum(seconds[i] for i in mine),
-            )
-        )
-    ends = sum(seconds[i] for i in places[-1])
-    rows.append(Row("input and output", "layout", (), None, "", ends))
-    return Explanation(tuple(rows), stage.native.images)
+        sparsity = plan.weights[k].sparsity if k in plan.weights else None
+        shape = plan.shapes[plan.value_of(k)]
+        rows.append(Row(operation.name, operation.label, shape, sparsity, "; ".join(notes[k]), totals[k]))
+    rows.append(Row("input and output", "layout", (), None, "", totals[-1]))
+    return Explanation(tuple(rows), stage.schedule.images)
 
 
 def least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
@@ -106,19 +96,3 @@ def least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
         action()
         times.append(time.perf_counter() - begin)
     return min(times)
-
-
-def _kind(operation: Operation) -> str:
-    """Return what an operation is, with what is fused into it."""
-    activation = getattr(operation, "activation", None)
-    words = [operation.kind]
-    if isinstance(operation, Convolution):
-        words = [f"{operation.kernel[0]}×{operation.kernel[1]} {operation.kind}"]
-        if operation.residual is not None:
-            words.append("add")
-    elif getattr(operation, "operation", "none") != "none":
-        words = [getattr(operation, "operation", "")]
-    if activation is not None and activation.name != "none":
-        name = activation_name(activation)
-        words = [*words, name] if words != ["pointwise"] else [name]
-    return " + ".join(words)

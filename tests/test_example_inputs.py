@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rvsm.trials import difference, example_tuple, repeated, trial_inputs
+from rvsm.example_inputs import difference, example_tuple, repeated, trial_inputs
 
 
 def test_floats_are_random_and_whole_numbers_come_from_the_example() -> None:

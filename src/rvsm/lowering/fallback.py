@@ -11,16 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
+from rvsm.lowering.division import Outside, TorchPart
 from rvsm.lowering.guard import Guard
-from rvsm.lowering.parts import Outside, TorchPart
-from rvsm.runtime.arrays import batch_of
-from rvsm.runtime.explanation import Explanation, Row, least_seconds
-from rvsm.runtime.jit import machine
-from rvsm.runtime.program import Program
-from rvsm.runtime.team import thread_count
+from rvsm.runtime.execute.explanation import Explanation, Row, least_seconds
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.execute.team import thread_count
+from rvsm.runtime.kernels.jit import machine
+from rvsm.runtime.plan.axes import batch_size
 from rvsm.threads import torch_threads
-from rvsm.trials import repeated
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -66,7 +66,7 @@ class MixedProgram:
             if list(x.shape[1:]) != expected or not x.ndim:
                 sizes = ", ".join(["batch", *map(str, expected)])
                 raise ValueError(f"the input must have the shape ({sizes}) but has {tuple(x.shape)}")
-        count = batch_of(tensors)
+        count = batch_size(tensors)
         taken = self.guard is not None and self.guard.takes(count)
         results = self._answered(tensors, self.guard.run if self.guard is not None and taken else self._run)
         given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]

@@ -1,4 +1,4 @@
-"""Trying a network out: batches of any size made of an example, and how far two engines' results are apart."""
+"""Example inputs: checked, repeated to any batch, imitated at random; and how far two engines' results are apart."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,7 @@ def repeated(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
 def trial_inputs(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
     """Return a batch like the examples: random where they are floats, else their own rows.
 
-    Whole numbers are mostly indices, and only those of the example are known to exist.
+    Integers are mostly indices, and only those of the example are known to exist.
     """
     generator = torch.Generator().manual_seed(0)
     return tuple(

@@ -5,7 +5,7 @@ A value is its name (``%12``) or a literal (``7``). Types are LLVM's: ``i64``, `
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 
 class Loop:
@@ -37,7 +37,6 @@ class Function:
         self._lines: list[str] = []
         self._count = 0
         self._block = "entry"
-        self._open_loops: list[AbstractContextManager[Loop]] = []
 
     def text(self) -> str:
         """Return the whole function."""
@@ -88,16 +87,6 @@ class Function:
         for k, (kind, first) in enumerate(carry):
             self._lines[place + k] = f"  {values[k]} = phi {kind} [ {first}, %{before} ], [ {loop.after[k]}, %{latch} ]"
         self._open(end)
-
-    def enter(self, loop: AbstractContextManager[Loop]) -> Loop:
-        """Open a loop that is closed by ``leave_all``."""
-        self._open_loops.append(loop)
-        return loop.__enter__()
-
-    def leave_all(self) -> None:
-        """Close the loops that ``enter`` has opened."""
-        while self._open_loops:
-            self._open_loops.pop().__exit__(None, None, None)
 
     def leave(self, instruction: str) -> None:
         """Write an instruction that ends a block; what follows is never reached."""

@@ -1,11 +1,11 @@
 """From LLVM text to addresses of machine code for this CPU; each text is compiled once in a process."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
-from rvsm.runtime.ir import PREFETCH, declarations
+from rvsm.runtime.kernels.ir import PREFETCH, declarations
 from rvsm.runtime.locks import Fence
 
 TOGETHER = 32  # kernels that are compiled at once
@@ -23,6 +23,17 @@ class Machine:
     def widths(self) -> tuple[int, ...]:
         """The vectors that small maps may use."""
         return (16, 8) if self.lanes == 16 else (self.lanes,)
+
+
+class Code(Protocol):
+    """A function that can be compiled: its name, and what writes its text."""
+
+    @property
+    def name(self) -> str:
+        """The name that no other function has."""
+
+    def code(self) -> str:
+        """Return the text."""
 
 
 class _Compiler:
@@ -50,11 +61,12 @@ class _Compiler:
         self._engine = llvm.create_mcjit_compiler(empty, self._target)
         self._addresses: dict[str, int] = {}
 
-    def addresses(self, writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
-        missing = [name for name in writers if name not in self._addresses]
+    def addresses(self, functions: Iterable[Code]) -> dict[str, int]:
+        named = {function.name: function for function in functions}
+        missing = [name for name in named if name not in self._addresses]
         for k in range(0, len(missing), TOGETHER):  # an interrupt is raised between
-            self._compile({name: writers[name]() for name in missing[k : k + TOGETHER]})
-        return {name: self._addresses[name] for name in writers}
+            self._compile({name: named[name].code() for name in missing[k : k + TOGETHER]})
+        return {name: self._addresses[name] for name in named}
 
     def _compile(self, texts: dict[str, str]) -> None:
         llvm = self._llvm
@@ -85,10 +97,7 @@ def machine() -> Machine:
         return _compiler().machine
 
 
-def compile_kernels(writers: Mapping[str, Callable[[], str]]) -> dict[str, int]:
-    """Return the addresses of LLVM functions, given by name and by what writes their text.
-
-    Those that this process has compiled before are not compiled again.
-    """
+def compile_functions(functions: Iterable[Code]) -> dict[str, int]:
+    """Return the addresses of functions by name; those that this process has compiled before are not compiled again."""
     with _fence:
-        return _compiler().addresses(writers)
+        return _compiler().addresses(functions)

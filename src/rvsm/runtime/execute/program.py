@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime import arrays
-from rvsm.runtime.assemble import assemble
-from rvsm.runtime.choice import Chooser
-from rvsm.runtime.costs import Limit
-from rvsm.runtime.explanation import Explanation, explain_stage, least_seconds
-from rvsm.runtime.forms import sizes_of
-from rvsm.runtime.jit import machine
-from rvsm.runtime.layout import TooLargeError
+from rvsm.runtime.execute.explanation import Explanation, explain_stage, least_seconds
+from rvsm.runtime.execute.stage import Stage
+from rvsm.runtime.execute.team import thread_count
+from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.locks import Lock
-from rvsm.runtime.performance import Stage
-from rvsm.runtime.plan import Plan
-from rvsm.runtime.team import thread_count
+from rvsm.runtime.plan.axes import batch_array, batch_size, like, sizes_of
+from rvsm.runtime.plan.plan import Plan
+from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.limits import Limit
+from rvsm.runtime.schedule.scheduler import schedule
 
 Floats = NDArray[np.float32]
 
@@ -52,14 +50,12 @@ class Program:
 
     def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
         """Return what a call with these inputs gives; ``alone`` on the calling thread, as ``explain`` times it."""
-        checked = [
-            arrays.checked(x, shape, form)
-            for x, shape, form in zip(inputs, self.plan.inputs, self.plan.forms, strict=False)
-        ]
-        if len(inputs) != len(self.plan.inputs):
-            raise ValueError(f"the network takes {len(self.plan.inputs)} inputs but {len(inputs)} are given")
-        outputs = self._compute(checked, arrays.batch_of(checked), alone=alone)
-        results = tuple(arrays.like(output, inputs[0]) for output in outputs)
+        plan = self.plan
+        checked = [batch_array(*given) for given in zip(inputs, plan.inputs, plan.axes, strict=False)]
+        if len(inputs) != len(plan.inputs):
+            raise ValueError(f"the network takes {len(plan.inputs)} inputs but {len(inputs)} are given")
+        outputs = self._compute(checked, batch_size(checked), alone=alone)
+        results = tuple(like(output, inputs[0]) for output in outputs)
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:
@@ -68,9 +64,9 @@ class Program:
         ``batch`` = 1 explains the kernels for single images; otherwise one vector of images is timed.
         """
         stage = self._single if batch == 1 else self._batch
-        inputs, outputs = self._dummies(stage.native.images)
+        inputs, outputs = self._dummies(stage.schedule.images)
         table = explain_stage(self.plan, stage, inputs, outputs)
-        sizes = map(sizes_of, self.plan.forms, self.plan.inputs)
+        sizes = map(sizes_of, self.plan.axes, self.plan.inputs)
         images = [x.reshape(len(x), *size) for x, size in zip(inputs, sizes, strict=True)]
         return table.whole(least_seconds(partial(self.run, images, alone=True)), "call")
 
@@ -93,7 +89,7 @@ class Program:
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
         """Return the outputs for so many images."""
-        outputs = [np.empty((count, *self._output_shape(k)), dtype=np.float32) for k in range(len(self.plan.outputs))]
+        outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self.plan.output_sizes()]
         self._perform(inputs, outputs, count, alone=alone)
         return outputs
 
@@ -125,7 +121,7 @@ class Program:
             if name not in self._stages:
                 single = self._stage(images=False)
                 try:
-                    batch = self._stage(images=True, taken=single.native.memory)
+                    batch = self._stage(images=True, taken=single.schedule.memory)
                 except TooLargeError:
                     batch = single
                 self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
@@ -133,28 +129,19 @@ class Program:
             return self._stages[name]
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
-        native = assemble(
-            self.plan,
-            images=images,
-            threads=self.threads,
-            chooser=Chooser(self._choose),
-            limit=self._limit,
-            taken=taken,
+        made = schedule(
+            self.plan, images=images, threads=self.threads, choose=self._choose, limit=self._limit, taken=taken
         )
-        stage = Stage(native, self.threads)
-        stage.measure(*self._dummies(native.images))
+        stage = Stage(made, self.threads)
+        stage.measure(*self._dummies(made.images))
         return stage
 
     def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
         """Return arrays to try a stage with: nobody looks at the numbers, so that all may lie in the same memory."""
         inputs = [(count, *shape) for shape in self.plan.inputs]
-        outputs = [(count, *self._output_shape(k)) for k in range(len(self.plan.outputs))]
+        outputs = [(count, *sizes) for sizes in self.plan.output_sizes()]
         zeros, results = (np.zeros(max(map(prod, shapes)), dtype=np.float32) for shapes in (inputs, outputs))
         return ([zeros[: prod(s)].reshape(s) for s in inputs], [results[: prod(s)].reshape(s) for s in outputs])
-
-    def _output_shape(self, k: int) -> tuple[int, ...]:
-        output = self.plan.outputs[k]
-        return sizes_of(output.form, self.plan.shapes[output.value])
 
 
 def _restored(data: bytes, threads: int, choose: str | None, limit: Limit) -> Program:

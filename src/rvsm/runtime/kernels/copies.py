@@ -1,0 +1,142 @@
+"""Copies: inputs of a call into the arena and outputs out of it, and rows and planes from map to map.
+
+In the arena, a position is a vector of images (``images`` = lanes) or a single float (``images`` = 1). Outside, images
+come one after the other; each has one channel after the other, or one position after the other with the channels
+``last``.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rvsm.runtime.kernels.kernel import Kernel, Variant
+from rvsm.runtime.kernels.player import BATCH, INPUTS, OUTPUTS
+
+
+@dataclass(frozen=True)
+class Border(Variant):
+    """What the way in and the way out have in common."""
+
+    operands = ("index", "place", "channels", "height", "width", "row", "plane")
+    arrays: ClassVar[int]  # the slot of the call with their addresses
+    images: int
+    last: bool
+
+    @contextmanager
+    def _each(self, f: Kernel) -> Iterator[tuple[str, str, str]]:
+        """Loop over channels, rows, images and columns: gives both places, and whether there is such an image."""
+        channels, height, width, row, plane = f.numbers("channels", "height", "width", "row", "plane")
+        place = f.buffer("place")
+        table = f.load("ptr", f.at("%call", 8 * self.arrays))
+        data = f.load("ptr", f.at(table, f.mul(f.number("index"), 8)))
+        batch = f.load("i64", f.at("%call", 8 * BATCH))
+        size = f.mul(f.mul(channels, height), width)
+        start, stop = f.share(channels)
+        with f.loop(start, stop) as c, f.loop(0, height) as y, f.loop(0, self.images) as n:
+            image = f.add(f.mul("%chunk", self.images), n.index)
+            there = f.op(f"icmp slt i64 {image}, {batch}")
+            across = channels if self.last else 1  # from column to column
+            before = f.mul(c.index, 1 if self.last else f.mul(height, width))
+            line = f.add(f.mul(image, size), f.add(f.mul(y.index, f.mul(width, across)), before))
+            target = f.at(place, f.mul(c.index, plane), f.mul(y.index, row), f.mul(n.index, 4))
+            with f.loop(0, width) as x:
+                inside = f.at(target, f.mul(x.index, 4 * self.images))
+                yield inside, f.at(data, f.mul(f.add(line, f.mul(x.index, across)), 4)), there
+
+
+class Enter(Border):
+    """Brings an input of the call into the arena; images that are not there are zero."""
+
+    arrays = INPUTS
+
+    def write(self, f: Kernel) -> None:
+        """Write the copy of each float."""
+        with self._each(f) as (inside, outside, there):
+            with f.unless(f.op(f"xor i1 {there}, true"), "float", [f.single(0.0)]) as value:
+                value.after = [f.load("float", outside)]
+            f.store("float", value.values[0], inside)
+
+
+class Leave(Border):
+    """Takes an output of the call from the arena."""
+
+    arrays = OUTPUTS
+
+    def write(self, f: Kernel) -> None:
+        """Write the copy of each float."""
+        with self._each(f) as (inside, outside, there), f.when(there):
+            f.store("float", f.load("float", inside), outside)
+
+
+@dataclass(frozen=True)
+class Copy(Variant):
+    """Copies rows, whose places are in a table, for every channel.
+
+    With ``step`` = s it takes each s-th position: a strided convolution becomes one without stride on such copies. With
+    ``own`` each thread makes copies of its own, in its own memory. A ``ragged`` row may end inside a vector.
+    """
+
+    operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "rows", "width")
+    step: int
+    ragged: bool
+    own: bool
+
+    def write(self, f: Kernel) -> None:
+        """Write loops over channels, rows and vectors."""
+        x, y, table = f.buffer("x"), f.buffer("y"), f.pointer("table")
+        rows, width, x_plane, y_plane = f.numbers("rows", "width", "x_plane", "y_plane")
+        y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
+        start, stop = ("0", f.number("channels")) if self.own else f.share(f.number("channels"))
+        with f.loop(start, stop) as channel:
+            source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
+            with f.loop(0, rows) as line:
+                entry = f.at(table, f.mul(line.index, 16))
+                here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
+                if self.ragged and self.step > 1:
+                    self._take_each(f, here, there, width)
+                else:
+                    with f.row_vectors(width, ragged=self.ragged) as (offset, store):
+                        store(f.load(f.kind, f.at(here, f.mul(offset, self.step))), f.at(there, offset))
+
+    def _take_each(self, f: Kernel, here: str, there: str, width: str) -> None:
+        """Copy each ``step``-th float; every second with shuffles, otherwise one by one."""
+        done = "0"
+        if self.step == 2:
+            double = f"<{2 * f.lanes} x float>"
+            even = ", ".join(f"i32 {2 * k}" for k in range(f.lanes))
+            done = f.op(f"and i64 {width}, {-f.lanes}")
+            with f.loop(0, done, f.lanes) as k:
+                both = f.load(double, f.at(here, f.mul(k.index, 8)))
+                value = f.op(f"shufflevector {double} {both}, {double} poison, <{f.lanes} x i32> <{even}>")
+                f.store(f.kind, value, f.at(there, f.mul(k.index, 4)))
+        with f.loop(done, width) as k:
+            f.store("float", f.load("float", f.at(here, f.mul(k.index, 4 * self.step))), f.at(there, f.mul(k.index, 4)))
+
+
+@dataclass(frozen=True)
+class Shift(Variant):
+    """Makes shifted copies of planes, several of each, with zeros where a mask says.
+
+    Each thread makes what it needs itself: to fetch it from another core would take longer.
+    """
+
+    operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors", "ranges")
+
+    def write(self, f: Kernel) -> None:
+        """Write loops over channels, copies and vectors."""
+        x, y, table, masks = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.pointer("masks")
+        x_plane, y_plane, copies, vectors = f.numbers("x_plane", "y_plane", "copies", "vectors")
+        y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
+        mine = f.at(f.pointer("ranges"), f.mul(f.part(), 16))
+        first, last = f.load("i64", mine), f.load("i64", f.at(mine, 8))
+        with f.loop(0, f.number("channels")) as channel:
+            source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
+            with f.loop(0, copies) as number:
+                entry = f.at(table, f.mul(number.index, 16))
+                here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
+                bits = f.at(masks, f.mul(f.mul(number.index, vectors), 2))
+                with f.loop(first, last) as k:
+                    offset = f.mul(k.index, 4 * f.lanes)
+                    value = f.masked_load(f.at(here, offset), f.mask(f.at(bits, f.mul(k.index, 2))))
+                    f.store(f.kind, value, f.at(there, offset))

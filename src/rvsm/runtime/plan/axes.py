@@ -1,0 +1,94 @@
+"""Axes: which sizes of an array are the channels, rows and columns of a map.
+
+They are named in the array's order, for one image, and a size that is not named is 1. ``chw`` is a map, ``c`` a vector
+of features, ``cw`` a line of positions; ``hwc`` and ``wc`` are maps and lines with the channels last, as linear layers
+have them. Inside of a program all values are maps: axes only matter where an array comes in or goes out.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.plan.operation import Shape
+
+MAP = "chw"
+AXES = (MAP, "cw", "c", "hwc", "wc")
+
+
+def channels_last(axes: str) -> bool:
+    """Say whether the channels of a position are neighbours, and not the positions of a channel."""
+    return not axes.startswith("c")
+
+
+def sizes_of(axes: str, shape: Shape) -> tuple[int, ...]:
+    """Return the sizes of an array that holds a map of this shape.
+
+    >>> sizes_of("wc", (8, 1, 5))
+    (5, 8)
+    """
+    return tuple(shape[MAP.index(axis)] for axis in axes)
+
+
+def shape_of(axes: str, sizes: tuple[int, ...]) -> Shape:
+    """Return channels, height and width of an array of these sizes.
+
+    >>> shape_of("wc", (5, 8))
+    (8, 1, 5)
+    """
+    named = dict(zip(axes, sizes, strict=True))
+    return named["c"], named.get("h", 1), named.get("w", 1)
+
+
+def axes_of(sizes: tuple[int, ...], shape: Shape, *, like: str) -> str | None:
+    """Return the axes of an array that has a map's numbers in the order of the axes ``like``, if there are such.
+
+    >>> axes_of((8, 5), (8, 1, 5), like="chw"), axes_of((5, 8), (8, 1, 5), like="chw")
+    ('cw', None)
+    """
+    single = shape[1:] == (1, 1)  # a map of one position has one order only
+    alike = [axes for axes in AXES if single or channels_last(axes) == channels_last(like)]
+    return next((axes for axes in alike if len(axes) == len(sizes) and shape_of(axes, sizes) == shape), None)
+
+
+def check_axes(axes: object, shape: Shape, what: str) -> None:
+    """Raise ValueError if there are no such axes, or if a map of this shape cannot have them."""
+    if not isinstance(axes, str) or axes not in AXES:
+        raise ValueError(f"the form of {what} must be one of {', '.join(AXES)} but is {axes!r:.20}")
+    if shape_of(axes, sizes_of(axes, shape)) != shape:
+        raise ValueError(
+            f"{what} of shape {shape} cannot have the form {axes!r}, which leaves sizes out that are not 1"
+        )
+
+
+def batch_array(x: Any, shape: Shape, axes: str) -> NDArray[np.float32]:
+    """Return a batch, NumPy's or torch's, as contiguous float32, after checking its sizes."""
+    array = np.asarray(x.detach().cpu().float().numpy() if is_tensor(x) else x)
+    expected = sizes_of(axes, shape)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"the input must hold numbers but has dtype {array.dtype}")
+    if array.ndim != len(expected) + 1 or array.shape[1:] != expected:
+        sizes = ", ".join(["batch", *map(str, expected)])
+        raise ValueError(f"the input must have the shape ({sizes}) but has {array.shape}")
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def batch_size(inputs: Sequence[Any]) -> int:
+    """Return the number of images, after checking that it is the same for all inputs."""
+    sizes = [len(x) for x in inputs]
+    if len(set(sizes)) > 1:
+        raise ValueError(f"all inputs must have the same batch size but have {sizes}")
+    return sizes[0]
+
+
+def like(array: NDArray[np.float32], example: Any) -> Any:
+    """Return ``array`` as a torch tensor if ``example`` is one."""
+    return sys.modules["torch"].from_numpy(array) if is_tensor(example) else array
+
+
+def is_tensor(x: object) -> bool:
+    """Say whether ``x`` is a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)

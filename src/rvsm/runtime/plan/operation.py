@@ -1,0 +1,97 @@
+"""What an operation of a plan is: the values that it takes, the shape that it gives, the weights that it needs.
+
+An operation is a frozen dataclass, and its fields are what a file says of it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+Shape = tuple[int, int, int]
+Pair = tuple[int, int]
+
+ACTIVATIONS = (
+    "none", "clamp", "leaky", "sigmoid", "tanh", "silu", "hardsigmoid", "hardswish", "gelu", "gelu_tanh",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation with its parameters: the slope of a leaky ReLU, the two ends of a clamp.
+
+    >>> Activation("clamp", 0.0, 6.0).label
+    'relu6'
+    """
+
+    name: str = "none"
+    a: float = 0.0
+    b: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in ACTIVATIONS:
+            raise ValueError(f"unknown activation {self.name!r}; choose from {', '.join(ACTIVATIONS)}")
+
+    @property
+    def label(self) -> str:
+        """The name that a reader knows it by."""
+        if self.name != "clamp":
+            return self.name
+        if self.a == 0.0:
+            return {math.inf: "relu", 6.0: "relu6"}.get(self.b, f"clamp(0, {self.b:g})")
+        return f"clamp({self.a:g}, {self.b:g})"
+
+
+NOTHING = Activation()
+RELU = Activation("clamp", 0.0, math.inf)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation(ABC):
+    """One operation of a plan; ``name`` is for people, ``kind`` for the file, ``takes`` are the fields with values.
+
+    ``since`` is the version of the file that first had it: files without new operations can be read by older readers.
+    """
+
+    kind: ClassVar[str]
+    since: ClassVar[int] = 2
+    takes: ClassVar[tuple[str, ...]] = ("source",)
+    name: str
+
+    def sources(self) -> tuple[int, ...]:
+        """Return the values that it takes."""
+        given = [getattr(self, field) for field in self.takes]
+        return tuple(given[0]) if isinstance(given[0], tuple) else tuple(value for value in given if value is not None)
+
+    def taking(self, values: Sequence[int]) -> Self:
+        """Return the same operation on other values; a field for which there is none becomes None."""
+        if isinstance(getattr(self, self.takes[0]), tuple):
+            return replace(self, **{self.takes[0]: tuple(values)})  # type: ignore[arg-type]
+        padded = [*values, *[None] * (len(self.takes) - len(values))]
+        return replace(self, **dict(zip(self.takes, padded, strict=True)))  # type: ignore[arg-type]
+
+    @abstractmethod
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the shape of its result, or raise ValueError if it cannot take these shapes."""
+
+    def weight_shape(self, source: Shape) -> tuple[int, ...] | None:
+        """Return the shape of its weights, of which the first size is that of the bias; None if it has none."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """What it does, with all that is fused into it, for a table."""
+        return self.kind
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ValueError if ``value`` is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
+
+
+def check_limit(name: str, pair: Pair, low: int, high: int) -> None:
+    """Raise ValueError if one of the two is not in the range."""
+    if not all(low <= item <= high for item in pair):
+        raise ValueError(f"{name} must be from {low} to {high} but is {pair}")

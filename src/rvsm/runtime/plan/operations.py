@@ -1,0 +1,189 @@
+"""The operations that a plan may have. A new one is a class, here or in a file beside, and a name in ``OPERATIONS``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Pair, Shape, check_choice, check_limit
+from rvsm.runtime.plan.softmax import Softmax
+
+MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(Operation):
+    """activation(weights * source + bias + residual); a linear layer is a convolution as large as its input."""
+
+    kind = "convolution"
+    takes = ("source", "residual")
+    source: int
+    residual: int | None = None
+    channels: int
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    groups: int = 1
+    activation: Activation = NOTHING
+
+    def weight_shape(self, source: Shape) -> tuple[int, int, int, int]:
+        """Return output channels, input channels of a group, and the kernel's sizes."""
+        return self.channels, source[0] // self.groups, *self.kernel
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return channels and the sizes of a convolution."""
+        _check_window(self)
+        if self.groups < 1 or sources[0][0] % self.groups or self.channels < 1 or self.channels % self.groups:
+            raise ValueError(f"{sources[0][0]} channels into {self.channels} cannot be in {self.groups} groups")
+        sizes = [
+            (size + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1) // self.stride[k] + 1
+            for k, size in enumerate(sources[0][1:])
+        ]
+        shape = self.channels, sizes[0], sizes[1]
+        if self.residual is not None and sources[1] != shape:
+            raise ValueError(f"the residual is {sources[1]} but the output {shape}")
+        return shape
+
+    @property
+    def label(self) -> str:
+        """The kernel's sizes, a sum and an activation if they are fused into it."""
+        added = " + add" if self.residual is not None else ""
+        return _activated(f"{self.kernel[0]}×{self.kernel[1]} {self.kind}{added}", self.activation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooling(Operation):
+    """The maximum or the mean of windows."""
+
+    kind = "pooling"
+    source: int
+    mode: str
+    kernel: Pair
+    stride: Pair
+    padding: Pair = (0, 0)
+    dilation: Pair = (1, 1)
+    ceil: bool = False
+    padded: bool = True
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the sizes of PyTorch's pooling; with ``ceil`` a last window must begin inside."""
+        check_choice("pooling", self.mode, ("max", "mean"))
+        _check_window(self)
+        sizes = []
+        for k, size in enumerate(sources[0][1:]):
+            if 2 * self.padding[k] > self.kernel[k]:
+                raise ValueError(f"padding {self.padding} is more than half of the kernel {self.kernel}")
+            span = size + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1
+            count = (-(-span // self.stride[k]) if self.ceil else span // self.stride[k]) + 1
+            if self.ceil and (count - 1) * self.stride[k] >= size + self.padding[k]:
+                count -= 1
+            sizes.append(count)
+        return sources[0][0], sizes[0], sizes[1]
+
+    def windows(self, size: int, count: int, axis: int) -> NDArray[np.int64]:
+        """Return, for each output along an axis, first position, number of positions inside, and the divisor's part."""
+        step, reach = self.dilation[axis], self.kernel[axis]
+        starts = np.arange(count, dtype=np.int64) * self.stride[axis] - self.padding[axis]
+        first = np.maximum(0, -(starts // step))  # of the taps, start + step · tap being their positions
+        inside = np.maximum(0, np.minimum(reach, -((starts - size) // step)) - first)
+        spans = np.minimum(starts + reach, size + self.padding[axis]) - starts
+        begin = np.where(inside > 0, starts + step * first, 0)
+        return np.stack([begin, inside, spans if self.padded else inside], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePooling(Operation):
+    """The maximum or the mean of windows that divide the map into ``size`` parts."""
+
+    kind = "adaptive pooling"
+    source: int
+    mode: str
+    size: Pair
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the channels of the source and ``size``."""
+        check_choice("pooling", self.mode, ("max", "mean"))
+        check_limit("size", self.size, 1, MAX_KERNEL)
+        return sources[0][0], *self.size
+
+    def windows(self, size: int, count: int, axis: int) -> NDArray[np.int64]:
+        """Return, for each output along an axis, first position, number of positions, and the divisor's part."""
+        numbers = np.arange(count, dtype=np.int64)
+        starts = numbers * size // count
+        inside = -(-(numbers + 1) * size // count) - starts
+        return np.stack([starts, inside, inside], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pointwise(Operation):
+    """activation(a ∘ b) with ∘ one of ``add``, ``mul``, ``none``; b may be 1 × 1 and counts for all positions then."""
+
+    kind = "pointwise"
+    takes = ("a", "b")
+    operation: str
+    a: int
+    b: int | None = None
+    activation: Activation = NOTHING
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the shape of a."""
+        check_choice("operation", self.operation, ("add", "mul", "none"))
+        if (self.operation == "none") != (self.b is None):
+            raise ValueError(f"{self.operation} with {len(sources)} values")
+        if self.b is not None and sources[1] not in (sources[0], (sources[0][0], 1, 1)):
+            raise ValueError(f"shapes {sources[0]} and {sources[1]} do not go together")
+        return sources[0]
+
+    @property
+    def label(self) -> str:
+        """The sum or product, and the activation."""
+        if self.operation != "none":
+            return _activated(self.operation, self.activation)
+        return self.kind if self.activation.name == "none" else self.activation.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concatenation(Operation):
+    """Channels of one value after those of another."""
+
+    kind = "concatenation"
+    takes = ("parts",)
+    parts: tuple[int, ...]
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the sum of the channels."""
+        if not sources or any(shape[1:] != sources[0][1:] for shape in sources):
+            raise ValueError(f"the shapes {list(sources)} cannot be concatenated")
+        return sum(shape[0] for shape in sources), *sources[0][1:]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flattening(Operation):
+    """Channels, rows and columns as one row of features."""
+
+    kind = "flattening"
+    source: int
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the number of all values as channels."""
+        return math.prod(sources[0]), 1, 1
+
+
+OPERATIONS: dict[str, type[Operation]] = {
+    operation.kind: operation
+    for operation in (Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening, Softmax)
+}
+
+
+def _activated(label: str, activation: Activation) -> str:
+    return label if activation.name == "none" else f"{label} + {activation.label}"
+
+
+def _check_window(operation: Convolution | Pooling) -> None:
+    check_limit("kernel", operation.kernel, 1, MAX_KERNEL)
+    check_limit("stride", operation.stride, 1, MAX_STRIDE)
+    check_limit("padding", operation.padding, 0, MAX_PADDING)
+    check_limit("dilation", operation.dilation, 1, MAX_DILATION)

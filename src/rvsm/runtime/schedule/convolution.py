@@ -1,0 +1,170 @@
+"""The convolution: taps, tiles and packed weights become steps, by the sparse or the dense kernel."""
+
+from functools import partial
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.kernels.convolution import Convolution as Kernel
+from rvsm.runtime.kernels.kernel import Operands
+from rvsm.runtime.plan.operation import Activation
+from rvsm.runtime.plan.operations import Convolution
+from rvsm.runtime.schedule.choice import Sample, fastest
+from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
+from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
+from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
+from rvsm.runtime.schedule.taps import MASKED_AT_ONCE, SHORT_ROW, Taps, copies, in_place, phase_count, scratch, taps
+from rvsm.runtime.schedule.tiling import Tiling, bands, passes, tilings
+
+SPARSE_BELOW = 0.1  # densities at which there is nothing to choose
+DENSE_ABOVE = 0.9
+DENSE_UNTRIED = 0.5  # the density that decides where a trial would take too long
+MAX_OFFSET = (1 << 31) - 1
+
+
+def steps(site: Site[Convolution]) -> list[Step]:
+    """Return the copies of the input that are needed, and the steps of the convolution itself."""
+    assert site.weights is not None
+    where, weights = taps(site), site.weights.dense()
+    way = _way(site, where, weights)
+    made = _compute(site, where, weights, dense=way == "dense")
+    made[0].note = f"{way} {made[0].note}"
+    return [*copies(site, where, _spans(made, where.reach)), *made]
+
+
+def _way(site: Site[Convolution], where: Taps, weights: Floats) -> str:
+    """Return whether this layer is faster sparse or dense."""
+    if site.choose is not None:
+        return site.choose
+    density = np.count_nonzero(weights) / weights.size
+    if density >= DENSE_ABOVE or density <= SPARSE_BELOW:
+        return "dense" if density >= DENSE_ABOVE else "sparse"
+    ways = {way: partial(_sample, site, where, weights, dense=way == "dense") for way in ("sparse", "dense")}
+    return fastest(ways, site.arena_bytes) or ("dense" if density > DENSE_UNTRIED else "sparse")
+
+
+def _sample(site: Site[Convolution], where: Taps, weights: Floats, *, dense: bool) -> Sample:
+    """Return a few tiles of a few channels; a number in a stream takes about a nanosecond at each tile."""
+    made = _compute(site, where, weights, dense=dense, sample=True)
+    tiles = [len(_table(step, "tiles")) - 1 for step in made]
+    outputs = [_kernel(step).vectors * _table(step, "channels")[0].size for step in made]
+    guess = NANOSECOND * sum(n * _table(step, "stream").size for n, step in zip(tiles, made, strict=True))
+    return Sample(made, sum(n * size for n, size in zip(tiles, outputs, strict=True)), guess)
+
+
+def _compute(
+    site: Site[Convolution], where: Taps, weights: Floats, *, dense: bool, sample: bool = False
+) -> list[Step]:  # fmt: skip
+    """Return the steps for all blocks of channels and all tiles; for a ``sample``, for some."""
+    o = site.operation
+    assert site.bias is not None
+    inputs = site.sources[0].channels // o.groups
+    offsets = np.arange(inputs, dtype=np.int64)[:, None] * where.plane + where.offsets[None, :]
+    group_bytes = inputs * where.plane
+    if int(offsets.max()) + group_bytes * (o.groups - 1) > MAX_OFFSET:
+        raise TooLargeError(f"the input of {o.name!r} is larger than 2 GiB")
+    blocks = dense_blocks(o.channels, o.groups) if dense else sparse_blocks(weights, o.groups)
+    if sample:
+        most = max(blocks, key=lambda size: blocks[size].size)
+        blocks = {most: blocks[most][: 32 // most]}
+    result: list[Step] = []
+    for block, members in blocks.items():
+        for kernel, tiles in tilings(site, where, block):
+            packed = pack(
+                weights, site.bias, members, offsets, group_bytes, groups=o.groups, dense=dense, threads=site.threads,
+                passes=passes(site, where, kernel, weights, dense),
+            )  # fmt: skip
+            some = tiles[: max(1, 64 // kernel.vectors)] if sample else tiles
+            result.append(_step(site, where, Tiling(kernel, some), packed))
+    return result
+
+
+def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:
+    o, (kernel, tiles) = site.operation, tiling
+    x, y = site.sources[0].geometry, site.target.geometry
+    activation = Activation("clamp", -inf, inf) if o.activation.name == "none" else o.activation
+    # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last
+    # row of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
+    again = o.dilation[0] * (o.kernel[0] - 1) if kernel.block > 1 else 0
+    corner = int(where.offsets[-1]) - again * x.row
+    operands: Operands = {
+        "x": where.place,
+        "x_thread": where.own,
+        "y": site.target.place,
+        "residual": site.sources[1].place if len(site.sources) > 1 else -1,
+        "stream": packed.stream,
+        "starts": packed.starts,
+        "bias": packed.bias,
+        "channels": packed.channels,
+        "tiles": np.concatenate([tiles, tiles[-1:]]),
+        "blocks": packed.blocks,
+        "passes": packed.passes,
+        "x_row": where.row,
+        "y_row": y.row,
+        "y_plane": y.plane,
+        "ranges": thread_ranges(len(tiles), packed, site.threads),
+        "parameters": parameters(activation),
+        "inputs": site.sources[0].channels,
+        "ahead_rows": (kernel.rows - 1) * o.stride[0] + 1 + again,
+        "ahead_row": x.row,
+        "ahead_plane": where.plane,
+        "ahead_from": corner,
+        "ahead_to": corner + 4 * x.unit * ((kernel.columns - 1) * where.step + 1),
+    }
+    several = f", {packed.passes} passes" if packed.passes > 1 else ""
+    note = f"{kernel.rows}×{kernel.columns} tiles × {kernel.block}{several}"
+    return Step(kernel, operands, meet=False, note=note)
+
+
+def _spans(made: list[Step], reach: int) -> Integers:
+    """Return the positions of the input that each thread needs: those of its tiles, and what its taps reach beyond."""
+    positions = [_kernel(step).columns * _kernel(step).lanes for step in made]
+    ranges = [_table(step, "ranges")[:, :2].astype(np.int64) for step in made]
+    spans = [r * n + np.array([0, reach]) for r, n in zip(ranges, positions, strict=True)]
+    return np.stack([np.min([s[:, 0] for s in spans], axis=0), np.max([s[:, 1] for s in spans], axis=0)], axis=1)
+
+
+def cost(extent: Extent[Convolution]) -> Cost:
+    """Return the cost of a convolution: its streams of weights, its tiles, and the copies of its input."""
+    o, source, shape, unit, machine = extent.operation, extent.sources[0], extent.shape, extent.unit, extent.machine
+    weights, taps = prod(o.weight_shape(source)), prod(o.kernel)
+    density = extent.nonzero / weights
+    sparse = extent.nonzero if density < DENSE_ABOVE else 0  # records, if it is sparse and if it is dense: …
+    dense = weights if density > SPARSE_BELOW else 0  # … both may be tried
+    whole_blocks = (o.channels // o.groups) % 4 == 0
+    stream = max((8 + 3) * sparse, (5 + 2 if whole_blocks else 8 + 3) * dense)  # and where each pass begins
+    records = max(sparse, dense // 4 if whole_blocks else dense)
+    positions = shape[1] * shape[2]
+    vectors = positions if unit > 1 else -(-positions // machine.lanes)
+    streams = max(prod(map(len, bands(machine, shape[1:], block))) for block in (1, 2, 4)) if unit > 1 else 1
+    kept = OBJECTS * streams + streams * (stream + 64 * o.channels) + 16 * taps + 40 * vectors
+    passing = 16 * weights + 64 * records + 64 * taps + 8 * weights // o.channels + 64 * vectors
+    seconds = MULTIPLY * vectors * (weights if density >= DENSE_ABOVE else extent.nonzero)
+    seconds += NANOSECOND * vectors * o.channels
+    if unit == 1 and not in_place(o, shape[1:]):
+        copied = phase_count(o, shape[2])
+        below = 0 if shape[2] <= SHORT_ROW else o.dilation[0] * (o.kernel[0] - 1) // o.stride[0]
+        lines = shape[1] + below
+        kept += copied * (16 + max(16 * lines, 2 * -(-lines * shape[2] // machine.lanes)))
+        each = lines * shape[2]  # positions of a copy; masks are made for some at a time
+        passing += copied * (64 + 64 * lines + each) + 8 * min(max(MASKED_AT_ONCE, each), copied * each)
+        vectors = -(-each // machine.lanes) if o.stride[1] <= 2 else each  # a larger stride is copied one by one
+        seconds += COPY * source[0] * copied * vectors
+    return Cost(kept, passing, seconds)
+
+
+def _table(step: Step, operand: str) -> NDArray[Any]:
+    table = step.operands[operand]
+    assert isinstance(table, np.ndarray)
+    return table
+
+
+def _kernel(step: Step) -> Kernel:
+    assert isinstance(step.variant, Kernel)
+    return step.variant
+
+
+CONVOLUTION = Rule(steps, cost, scratch)

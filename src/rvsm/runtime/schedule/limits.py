@@ -1,0 +1,70 @@
+"""What a network may take, decided from shapes and numbers of weights alone, before anything is built.
+
+A small file can describe a large computation. Therefore the bytes and the seconds of each operation are estimated
+first, and what exceeds a limit is refused with a sentence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from rvsm.runtime.plan.plan import Plan
+from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.step import Cost
+
+NANOSECOND = 1e-9
+MULTIPLY = 0.25e-9  # seconds of a multiply-add of vectors
+COPY = 8e-9  # of a vector that is copied: those that matter do not fit into a cache
+PAGE = 0.25e-9  # of a byte that is used for the first time
+OBJECTS = 20_000  # bytes of Python's own for one operation
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a network may take, so that a small file cannot fill the memory or compute for hours.
+
+    ``memory`` is in bytes: tables, weights and activations for one call. ``seconds`` are, by a rough estimate, those of
+    loading, and those of any single operation on one image: a call answers an interrupt after each operation.
+    """
+
+    memory: int = 8 << 30
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.memory > 0 or not self.seconds > 0:
+            raise ValueError(f"a limit must be larger than 0 but is {self}")
+
+
+def check(plan: Plan, costs: Sequence[Cost], limit: Limit, *, unit: int, activations: int, taken: int = 0) -> int:
+    """Return the bytes that a program will keep; raise TooLargeError if it would exceed the limit.
+
+    ``activations`` are the bytes of one call, and ``taken`` those that another layout of the same network keeps.
+    """
+    images = f"{unit} images at a time" if unit > 1 else "one image at a time"
+    for operation, cost in zip(plan.operations, costs, strict=True):
+        if cost.seconds > limit.seconds:
+            raise TooLargeError(
+                f"{operation.name!r} would take about {cost.seconds:,.0f} seconds for {images}, and the limit is"
+                f" {limit.seconds:g}; to allow more, use limit=rvsm.runtime.Limit(seconds=…)"
+            )
+    building = NANOSECOND * sum(cost.kept + cost.passing for cost in costs)
+    if building > limit.seconds:
+        raise TooLargeError(
+            f"the network would take about {building:,.0f} seconds to load, and the limit is {limit.seconds:g}; to"
+            " allow more, use limit=rvsm.runtime.Limit(seconds=…)"
+        )
+    ends = [prod(shape) for shape in (*plan.inputs, *(plan.shapes[output.value] for output in plan.outputs))]
+    kept = activations + sum(cost.kept for cost in costs)
+    needed = taken + kept + max((cost.passing for cost in costs), default=0) + 8 * unit * max(ends)
+    if needed > limit.memory:
+        raise TooLargeError(
+            f"the network would need {needed / (1 << 30):,.1f} GiB of memory for {images}, and the limit is"
+            f" {limit.memory / (1 << 30):,.1f} GiB; to allow more, use limit=rvsm.runtime.Limit(memory=…), in bytes"
+        )
+    return kept
+
+
+def seconds(plan: Plan, costs: Sequence[Cost], *, unit: int, activations: int) -> float:
+    """Return about how many seconds the first chunk takes, with inputs and outputs on their way in and out."""
+    ends = (*plan.inputs, *(plan.shapes[output.value] for output in plan.outputs))
+    return 2 * NANOSECOND * unit * sum(map(prod, ends)) + PAGE * activations + sum(cost.seconds for cost in costs)

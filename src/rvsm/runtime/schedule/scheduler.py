@@ -1,0 +1,122 @@
+"""From a plan to the schedule of one layout: a place for each value, and the steps of each operation."""
+
+from dataclasses import dataclass, replace
+
+from rvsm.runtime.kernels.jit import Machine, machine
+from rvsm.runtime.plan.axes import channels_last
+from rvsm.runtime.plan.operation import Operation
+from rvsm.runtime.plan.operations import (
+    AdaptivePooling,
+    Concatenation,
+    Convolution,
+    Flattening,
+    Pointwise,
+    Pooling,
+)
+from rvsm.runtime.plan.plan import Plan
+from rvsm.runtime.plan.softmax import Softmax
+from rvsm.runtime.schedule import limits, weightless
+from rvsm.runtime.schedule.convolution import CONVOLUTION
+from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
+from rvsm.runtime.schedule.limits import Limit
+from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
+
+RULES: dict[type[Operation], Rule] = {
+    Convolution: CONVOLUTION,
+    Pooling: weightless.POOLING,
+    AdaptivePooling: weightless.POOLING,
+    Pointwise: weightless.POINTWISE,
+    Concatenation: weightless.CONCATENATION,
+    Flattening: weightless.FLATTENING,
+    Softmax: weightless.SOFTMAX,
+}
+"""How each operation is scheduled."""
+
+MAX_KERNELS = 500  # each takes some milliseconds to compile, and a network has a few dozen
+SLACK = 4096  # floats after the last buffer: vectors may be read, never written, beyond the end of a map
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The steps of a network for one layout, whose positions are so many ``images`` wide."""
+
+    images: int
+    arena_bytes: int
+    steps: list[Step]
+    seconds: float  # a rough guess of what one chunk takes
+    memory: int  # bytes that it keeps, with those of a call
+
+
+def schedule(
+    plan: Plan, *, images: bool, threads: int, choose: str | None = None, limit: Limit | None = None, taken: int = 0
+) -> Schedule:
+    """Return the schedule for vectors of images, or for one image at a time.
+
+    ``choose`` forces the ``sparse`` or the ``dense`` kernel. What would exceed the ``limit``, of which ``taken`` bytes
+    are gone, is refused before anything is built.
+    """
+    unit = machine().lanes if images else 1
+    found, limit = costs(plan, unit, machine()), limit or Limit()
+    limits.check(plan, found, limit, unit=unit, activations=0, taken=taken)
+    sites, buffers, size = _places(plan, unit, threads)
+    memory = limits.check(plan, found, limit, unit=unit, activations=size, taken=taken)
+    steps = []
+    for value, axes in enumerate(plan.axes):
+        steps.append(weightless.border(machine(), unit, value, buffers[value], last=channels_last(axes), entering=True))
+    kernels: set[str] = set()
+    for k, site in enumerate(sites):
+        made = RULES[type(site.operation)].steps(replace(site, choose=choose, arena_bytes=size))
+        for step in made:
+            step.operation = k
+        made[-1].meet = True
+        steps += made
+        kernels |= {step.variant.name for step in made}
+        if len(kernels) > MAX_KERNELS:
+            raise TooLargeError(f"the network needs more than {MAX_KERNELS} different kernels")
+    for index, output in enumerate(plan.outputs):
+        last = channels_last(output.axes)
+        steps.append(weightless.border(machine(), unit, index, buffers[output.value], last=last, entering=False))
+    steps[-1].meet = True
+    return Schedule(unit, size, steps, limits.seconds(plan, found, unit=unit, activations=size), memory)
+
+
+def costs(plan: Plan, unit: int, machine: Machine) -> list[Cost]:
+    """Return the cost of each operation; positions are ``unit`` images wide."""
+    result = []
+    for k, operation in enumerate(plan.operations):
+        sources, shape = [plan.shapes[value] for value in operation.sources()], plan.shapes[plan.value_of(k)]
+        nonzero = len(plan.weights[k].values) if k in plan.weights else 0
+        result.append(RULES[type(operation)].cost(Extent(operation, sources, shape, nonzero, unit, machine)))
+    return result
+
+
+def _places(plan: Plan, unit: int, threads: int) -> tuple[list[Site[Operation]], dict[int, Buffer], int]:
+    """Find a place for each value, and for the scratch memory of each operation; return the size of the arena, too.
+
+    This comes before the steps, which are much larger and take much longer to make.
+    """
+    arena, layouts, uses = Arena(), geometries(plan, unit), last_uses(plan)
+    buffers: dict[int, Buffer] = {}
+
+    def allocate(value: int) -> Buffer:
+        channels, height, width = plan.shapes[value]
+        geometry = layouts[height, width]
+        buffers[value] = Buffer(arena.lend((height, width), geometry.plane * channels), channels, geometry)
+        return buffers[value]
+
+    for value in range(len(plan.inputs)):
+        allocate(value)
+    sites = []
+    for k, operation in enumerate(plan.operations):
+        target, sources = allocate(plan.value_of(k)), tuple(buffers[value] for value in operation.sources())
+        weights, bias = plan.weights.get(k), plan.biases.get(k)
+        site = Site(operation, sources, target, machine(), threads, weights, bias)
+        wanted = RULES[type(operation)].scratch(site)
+        if wanted is not None:
+            place = arena.lend(*wanted)
+            site = replace(site, scratch=place)
+            arena.give_back([place])
+        sites.append(site)
+        done = {value for value in (*operation.sources(), plan.value_of(k)) if uses[value] == k}
+        arena.give_back(buffers[value].place for value in done)
+    return sites, buffers, -(-(arena.size + 4 * SLACK) // 4096) * 4096

@@ -1,0 +1,100 @@
+"""Steps, of which a schedule consists, and the rule by which an operation becomes steps."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.runtime.kernels.jit import Machine
+from rvsm.runtime.kernels.kernel import Operands, Variant
+from rvsm.runtime.plan.operation import Activation, Operation, Shape
+from rvsm.runtime.plan.plan import Weights
+from rvsm.runtime.schedule.layout import Buffer
+
+AnyOperation = TypeVar("AnyOperation", bound=Operation)
+
+
+@dataclass(eq=False)
+class Step:
+    """A kernel with its operands; ``meet`` says that all threads must be done before the next step begins.
+
+    ``operation`` is the one that it belongs to, and ``note`` what ``explain`` says of it.
+    """
+
+    variant: Variant
+    operands: Operands
+    meet: bool = True
+    operation: int = -1
+    note: str = ""
+
+    def row(self, addresses: dict[str, int]) -> NDArray[np.int64]:
+        """Return the row that the player reads, for compiled functions at these addresses."""
+        return self.variant.encode(addresses[self.variant.name], self.operands, barrier=self.meet)
+
+
+@dataclass(frozen=True, eq=False)
+class Site(Generic[AnyOperation]):
+    """An operation in its place: the buffers of its values, its weights, and ``scratch``, memory that is its own.
+
+    ``choose`` forces a way of computing it where there are several; ``arena_bytes`` are those to try them with.
+    """
+
+    operation: AnyOperation
+    sources: tuple[Buffer, ...]
+    target: Buffer
+    machine: Machine
+    threads: int
+    weights: Weights | None = None
+    bias: NDArray[np.float32] | None = None
+    scratch: int = 0
+    choose: str | None = None
+    arena_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Extent(Generic[AnyOperation]):
+    """What is known of an operation before anything is built: shapes, and how many weights are not zero."""
+
+    operation: AnyOperation
+    sources: Sequence[Shape]
+    shape: Shape
+    nonzero: int
+    unit: int  # images of a position
+    machine: Machine
+
+    @property
+    def vectors(self) -> int:
+        """The vectors of the result."""
+        return prod(self.shape) if self.unit > 1 else -(-prod(self.shape) // self.machine.lanes)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes that an operation keeps, bytes that it needs while it is built, and seconds of one chunk.
+
+    Bytes are meant to be upper bounds; seconds are rough, on one thread, for a vector of images or a single one.
+    """
+
+    kept: int
+    passing: int
+    seconds: float
+
+
+Scratch = tuple[object, int]  # what it only ever holds, and bytes
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How an operation is scheduled: its steps, what they cost, and the scratch memory that they need."""
+
+    steps: Callable[[Site[Any]], list[Step]]
+    cost: Callable[[Extent[Any]], Cost]
+    scratch: Callable[[Site[Any]], Scratch | None] = lambda site: None
+
+
+def parameters(activation: Activation) -> NDArray[np.float32]:
+    """Return the parameters of an activation for a kernel."""
+    return np.array([activation.a, activation.b], dtype=np.float32)
