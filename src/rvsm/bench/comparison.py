@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.bench.memory import peak_memory
-from rvsm.pages.markdown import pipe_table
 from rvsm.threads import torch_threads
 from rvsm.trials import difference, example_tuple, trial_inputs
 
@@ -89,6 +88,8 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return the table in Markdown, with a line of what it says."""
+        from rvsm.pages.markdown import pipe_table  # brings matplotlib, which timing does without
+
         head, *rows = self.rows()
         return "\n".join([f"### {self.title}", "", pipe_table(head, rows), *self._verdicts()])
 

@@ -17,6 +17,7 @@ from rvsm.cli.paths import path
 from rvsm.cli.results import collect, results
 from rvsm.cli.showing import LogFormatter, complain, show
 from rvsm.cli.using import evaluate, predict
+from rvsm.extras import MissingLibraryError, needed_by
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,12 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(handlers=[handler])
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), needed_by(command, extra="train"):  # all of what any command needs
             warnings.showwarning = _warn
             return COMMANDS[command][0](words[1:])
-    except ModuleNotFoundError as missing:
-        extra = f"pip install 'rvsm[{EXTRAS.get(command, 'train')}]'"
-        complain(f"{command} needs {missing.name}, which is not installed: {extra}")
+    except MissingLibraryError as missing:
+        complain(missing)
     except KeyboardInterrupt as stopped:
         complain(str(stopped) or "stopped")
         return 130
@@ -206,8 +206,6 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "results": (results, "make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…"),
     "theory": (_theory, "judge every statement of the paper, with pictures and a page: rvsm theory"),
 }
-EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
-"""Where a command's packages are not those of the extra "train"."""
 
 
 def _warn(  # noqa: PLR0917 - what the warnings module calls with
