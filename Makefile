@@ -14,7 +14,7 @@ theory: .venv/installed-train
 	$(BIN)/rvsm theory
 
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
