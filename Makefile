@@ -5,16 +5,16 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 .PHONY: install demo theory test check bench bench-runtime bench-training clean
 
-install: .venv/installed-demo
+install: .venv/installed-train
 
-demo: .venv/installed-demo
+demo: .venv/installed-train
 	$(BIN)/rvsm demo
 
-theory: .venv/installed-dev
+theory: .venv/installed-train
 	$(BIN)/rvsm theory
 
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -38,15 +38,15 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "rvsm needs Python 3.11 or newer but $(PYTHON) is older; try: make $(MAKECMDGOALS) PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
 
-.venv/installed-demo: pyproject.toml constraints.txt | .venv/bin/python
+.venv/installed-train: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing rvsm and PyTorch into .venv (once; a few minutes at most) …"
-	$(INSTALL) '.[demo]'
+	$(INSTALL) '.[train]'
 	@touch $@
 
 .venv/installed-dev: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing rvsm, PyTorch and the development tools into .venv (once; a few minutes at most) …"
 	$(INSTALL) '.[dev]'
-	@touch $@ .venv/installed-demo
+	@touch $@ .venv/installed-train
 
 .venv/installed-bench: .venv/installed-dev
 	$(INSTALL) '.[dev,bench]'

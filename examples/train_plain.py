@@ -1,5 +1,6 @@
 """A plain training loop: handwritten digits with 90 % zeros, packed into one file."""
 
+import numpy as np
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -35,3 +36,4 @@ accuracy = (model(images[1400:]).argmax(1) == labels[1400:]).float().mean()
 print(sparsifier.statistics())
 print(f"accuracy with {sparsifier.statistics().sparsity:.1%} zeros: {accuracy:.1%}")
 rvsm.compile(model, images[:1]).save("digits.rvsm")
+np.savez("digits.npz", images=images[1400:], labels=labels[1400:])  # for run_without_torch.py

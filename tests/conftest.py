@@ -1,5 +1,11 @@
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
+from filelock import FileLock
 
 # The tests run on as many processes as there are cores: more threads in each would only wait for each other.
 torch.set_num_threads(1)
@@ -8,3 +14,26 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """Return what fills a folder once for all processes of the session: ``once("trained", fill)``.
+
+    The first process that asks for the folder calls ``fill(folder)``; the others wait and get the folder as it is.
+    They share it, so a test that changes something in it works on a copy.
+    """
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, filled = shared / f"once-{name}", shared / f"once-{name}.filled"
+        with FileLock(shared / f"once-{name}.lock"):
+            if not filled.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that failed half-way
+                folder.mkdir()
+                fill(folder)
+                filled.touch()
+        return folder
+
+    return made

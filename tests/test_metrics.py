@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from torch.utils.flop_counter import FlopCounterMode
 
 import rvsm
+from networks import network
 from rvsm.metrics import LayerStatistics, Statistics, multiplications, sparsity, zeros
 from rvsm.penalties import PENALTIES
 
@@ -227,15 +228,15 @@ def test_the_share_of_groups_is_printed_beside_that_of_weights() -> None:
     ]
 
 
-def network() -> nn.Sequential:
-    model = nn.Sequential(nn.Conv2d(2, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(96, 5)).double()
+def unbiased() -> nn.Sequential:
+    model = network(2, 6, 5, norm=True, dtype=torch.float64)
     nn.init.zeros_(model[4].bias)
     return model
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_statistics_are_those_of_the_sparse_copy(penalty: str) -> None:
-    model, betas = network(), {"0.weight": 0.5, "4.weight": 0.4}
+    model, betas = unbiased(), {"0.weight": 0.5, "4.weight": 0.4}
     p = PENALTIES[penalty](lam=1.0).with_threshold(0.05, 1 / 0.5)
     sparsifier = rvsm.RVSM(model, p, beta=0.5, overrides={"4.*": {"beta": 0.4}})
     statistics = sparsifier.attach(torch.optim.SGD(model.parameters(), lr=0.1)).statistics()
@@ -265,7 +266,7 @@ def test_statistics_are_those_of_the_sparse_copy(penalty: str) -> None:
 
 
 def test_statistics_of_groups_use_the_penalty_of_groups() -> None:
-    model, beta = network(), 0.5
+    model, beta = unbiased(), 0.5
     sparsifier = rvsm.RVSM(model, rvsm.L1(lam=0.03), beta=beta, groups="filter", include=["4.weight"])
     statistics = sparsifier.attach(torch.optim.SGD(model.parameters(), lr=0.1)).statistics()
     w = model[4].weight.detach()

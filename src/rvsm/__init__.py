@@ -1,6 +1,7 @@
 """Train sparse neural networks by the Relaxed Variable Splitting Method.
 
 The public names are loaded when they are first used, so that ``import rvsm`` is instant and does not import torch.
+Where torch is not installed, `rvsm.runtime` works, and any other name is an ImportError with the command to install it.
 
 >>> import rvsm
 >>> rvsm.L0(lam=0.02).threshold(step=1.0)
@@ -55,24 +56,35 @@ _HOME = {
     ],
 }
 _MODULES = {
-    **{
-        name: f"rvsm.{name}"
-        for name in ("bench", "data", "export", "groups", "integrations", "metrics", "models", "penalties", "runtime",
-                     "splitting", "train")
-    },
-    "theory": "rvsm.paper.theory",
-}  # fmt: skip
+    "bench": "torch",
+    "data": "train",
+    "export": "torch",
+    "groups": "torch",
+    "integrations": None,
+    "metrics": "torch",
+    "models": "torch",
+    "penalties": "torch",
+    "runtime": None,
+    "splitting": "torch",
+    "theory": "torch",
+    "train": "train",
+}
+"""The extra that brings what each module imports."""
+_ELSEWHERE = {"theory": "rvsm.paper.theory"}
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
 
 
 def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    if name not in _MODULE_OF:
+    if name not in _MODULES and name not in _MODULE_OF:
         raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
+    from rvsm.extras import needed_by
+
+    with needed_by(f"rvsm.{name}", extra=_MODULES.get(name, "torch")):
+        if name in _MODULES:
+            return import_module(_ELSEWHERE.get(name, f"rvsm.{name}"))
+        value = getattr(import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

@@ -115,6 +115,6 @@ class TestSentences:
 
 
 def test_a_package_that_is_missing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rvsm.config", None)
-    assert main(["train", "--seed", "1"]) == 1
-    assert "which is not installed: pip install 'rvsm[train]'" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == "rvsm: demo needs rich, which is not installed: pip install 'rvsm[train]'\n"

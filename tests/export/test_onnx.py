@@ -110,6 +110,6 @@ def test_without_the_extra_the_command_that_installs_it_is_said(
     missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)  # as if it were not there
-    with pytest.raises(ImportError, match=rf"to_onnx needs {missing}, .*pip install '\.\[onnx\]'"):
+    with pytest.raises(ImportError, match=rf"to_onnx needs {missing}, .*pip install 'rvsm\[onnx\]'"):
         to_onnx(network().eval(), torch.zeros(1, 1, 8, 8), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

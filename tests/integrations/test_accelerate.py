@@ -12,6 +12,7 @@ pytest.importorskip("accelerate", reason="the extra 'accelerate' is not installe
 from accelerate import Accelerator
 
 import rvsm
+from networks import perceptron
 
 
 class Loop:
@@ -22,7 +23,7 @@ class Loop:
     ) -> None:
         torch.manual_seed(0)
         self.accelerator = Accelerator(cpu=True, mixed_precision="bf16", gradient_accumulation_steps=2)
-        model = nn.Sequential(nn.Linear(20, width), nn.ReLU(), nn.Linear(width, 2))
+        model = perceptron(20, width, 2)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         prepared = self.accelerator.prepare(model, optimizer, DataLoader(points, batch_size=8))
         self.model, self.optimizer, self.loader = prepared

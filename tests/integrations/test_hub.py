@@ -9,12 +9,13 @@ from safetensors.torch import load_model
 from torch import nn
 
 import rvsm
+from networks import perceptron
 from rvsm.integrations import save_pretrained
 
 
 def trained(*, finalized: bool = True) -> tuple[nn.Sequential, rvsm.RVSM]:
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2)), torch.randn(16, 20)
+    model, x = perceptron(20, 30, 2), torch.randn(16, 20)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sparsifier = rvsm.RVSM(model, "l0", sparsity=0.9, steps=10).attach(optimizer)
     for _ in range(10):
@@ -32,7 +33,7 @@ def test_a_folder_has_dense_shapes_the_packed_form_and_a_card(tmp_path: Path) ->
     folder = save_pretrained(model, tmp_path / "hub", sparsifier=sparsifier, example_input=x, accuracy=0.912)
     assert model.training
     assert {path.name for path in folder.iterdir()} == {"model.safetensors", "model.rvsm", "README.md"}
-    again = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 2))
+    again = perceptron(20, 30, 2)
     load_model(again, folder / "model.safetensors")
     assert torch.equal(again[0].weight, model[0].weight)
     program = rvsm.runtime.load(folder / "model.rvsm")

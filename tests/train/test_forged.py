@@ -28,19 +28,22 @@ GONE = object()
 
 
 @pytest.fixture(scope="module", params=METHODS)
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def whole(request: pytest.FixtureRequest, once: Callable[..., Path]) -> tuple[Path, dict[str, Any]]:
     """Return the folder of a training that is killed after its first epoch, and the state it left."""
-    folder: Path = tmp_path_factory.mktemp("forged") / "run"
+    saved = Run.save
 
     def killed(run: Run, step: int, state: Any) -> Path:
         saved(run, step, state)
         raise KeyboardInterrupt
 
-    config, saved = read_config(flags=[*FLAGS, *METHODS[request.param]]), Run.save
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "save", killed)
-        with pytest.raises(StoppedError):
-            start(config, folder, Console(file=io.StringIO()))
+    def fill(folder: Path) -> None:
+        config = read_config(flags=[*FLAGS, *METHODS[request.param]])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Run, "save", killed)
+            with pytest.raises(StoppedError):
+                start(config, folder / "run", Console(file=io.StringIO()))
+
+    folder = once(f"forged-{request.param}", fill) / "run"
     state, _ = Run(folder).newest()
     assert state is not None
     return folder, state

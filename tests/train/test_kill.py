@@ -47,25 +47,23 @@ class Ending:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Unbroken:
-    """Runs that were never stopped, made when they are first wanted, and the number of their calls."""
-
-    def __init__(self, forks: Callable[..., dict[str, Any]], folder: Path) -> None:
-        self._forks, self._folder = forks, folder
-        self._made: dict[tuple[str, str | None], tuple[Ending, int]] = {}
-
-    def __call__(self, method: str, within: str | None = None) -> tuple[Ending, int]:
-        if (method, within) not in self._made:
-            folder = self._folder / f"{method}-{within}"
-            answer = self._forks(words=words(method, folder), within=within, minutes=0)
-            assert answer["status"] == 0, answer
-            self._made[method, within] = Ending(folder), answer["calls"]
-        return self._made[method, within]
+Unbroken = Callable[..., tuple[Ending, int]]
 
 
 @pytest.fixture(scope="session")
-def unbroken(forks: Callable[..., dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Unbroken:
-    return Unbroken(forks, tmp_path_factory.mktemp("unbroken"))
+def unbroken(forks: Callable[..., dict[str, Any]], once: Callable[..., Path]) -> Unbroken:
+    """Return what gives a run that was never stopped, and the number of its calls, all or those within a function."""
+
+    def made(method: str, within: str | None = None) -> tuple[Ending, int]:
+        def fill(folder: Path) -> None:
+            answer = forks(words=words(method, folder / "run"), within=within, minutes=0)
+            assert answer["status"] == 0, answer
+            (folder / "calls").write_text(str(answer["calls"]))
+
+        folder = once(f"unbroken-{method}-{within}", fill)
+        return Ending(folder / "run"), int((folder / "calls").read_text())
+
+    return made
 
 
 def words(method: str, folder: Path) -> list[str]:

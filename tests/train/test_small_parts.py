@@ -116,7 +116,7 @@ def test_tensorboard_or_a_sentence(small: Callable[..., Any], digits: Dataset, t
     try:
         import tensorboard  # noqa: F401
     except ImportError:
-        with pytest.raises(ValueError, match=r"training\.tensorboard needs the package tensorboard: pip install"):
+        with pytest.raises(ImportError, match=r"training\.tensorboard needs tensorboard, .*'rvsm\[tensorboard\]'"):
             start(config, tmp_path / "run", Console(file=io.StringIO()), digits)
         assert not (tmp_path / "run").exists()
     else:

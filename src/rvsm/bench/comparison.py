@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.bench.memory import peak_memory
 from rvsm.example_inputs import difference, example_tuple, trial_inputs
-from rvsm.pages.markdown import pipe_table
 from rvsm.threads import torch_threads
 
 REST = 0.01  # seconds between engines: threads of the one before still spin
@@ -89,6 +88,8 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return the table in Markdown, with a line of what it says."""
+        from rvsm.pages.markdown import pipe_table  # brings matplotlib, which timing does without
+
         head, *rows = self.rows()
         return "\n".join([f"### {self.title}", "", pipe_table(head, rows), *self._verdicts()])
 

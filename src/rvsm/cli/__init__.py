@@ -15,6 +15,7 @@ from rvsm.cli.arguments import add_allow_import, path
 from rvsm.cli.networks import bench, info, pack
 from rvsm.cli.showing import LogFormatter, complain, show
 from rvsm.cli.using import collect, evaluate, predict
+from rvsm.extras import MissingLibraryError, needed_by
 from rvsm.plugins import plugins
 
 if TYPE_CHECKING:
@@ -43,12 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(handlers=[handler])
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), needed_by(command, extra="train"):  # all of what any command needs
             warnings.showwarning = _warn
             return COMMANDS[command][0](words[1:])
-    except ModuleNotFoundError as missing:
-        extra = f"pip install 'rvsm[{EXTRAS.get(command, 'train')}]'"
-        complain(f"{command} needs {missing.name}, which is not installed: {extra}")
+    except MissingLibraryError as missing:
+        complain(missing)
     except KeyboardInterrupt as stopped:
         complain(str(stopped) or "stopped")
         return 130
@@ -195,8 +195,6 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "collect": (collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
     **{name: (found, _told(found)) for name, found in plugins("rvsm.commands").items()},
 }
-EXTRAS = {"theory": "theory", "demo": "demo", "pack": "runtime", "bench": "runtime", "info": "runtime"}
-"""Where a command's packages are not those of the extra "train"."""
 
 
 def _warn(  # noqa: PLR0917 - what the warnings module calls with

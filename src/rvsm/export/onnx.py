@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rvsm.example_inputs import difference, example_tuple, repeated, trial_inputs
+from rvsm.extras import needed_by
 from rvsm.files import replacing
 
 TOLERANCE = 1e-4
@@ -38,7 +39,9 @@ def to_onnx(
     training = [name or "the model itself" for name, module in model.named_modules() if module.training]
     if training:
         raise ValueError(f"the model is in train mode ({training[0]}); call model.eval() first")
-    _check_extra("onnx", "onnxscript", *(["onnxruntime"] if verify else []))
+    with needed_by("rvsm.export.to_onnx", extra="onnx"):
+        for library in ("onnx", "onnxscript", *(["onnxruntime"] if verify else [])):
+            import_module(library)
     examples = example_tuple(example_input)
     with replacing(Path(path)) as temporary:
         _export(model, repeated(examples, max(2, len(examples[0]))), str(temporary))  # a batch of 1 would be fixed
@@ -46,16 +49,6 @@ def to_onnx(
         if found is not None and not found <= TOLERANCE:
             raise ValueError(f"the exported network differs by {found:.1e} in ONNX Runtime; it was not written")
     return found
-
-
-def _check_extra(*needed: str) -> None:
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise ImportError(
-            f"to_onnx needs {' and '.join(missing)}, which the extra 'onnx' has: pip install '.[onnx]' in the checkout,"
-            f" or pip install {' '.join(missing)}",
-            name=missing[0],
-        )
 
 
 def _export(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> None:

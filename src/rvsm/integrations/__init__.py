@@ -6,7 +6,7 @@ A name is loaded when it is first used, and so is the library that it belongs to
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from rvsm.integrations.extras import needed_by
+from rvsm.extras import needed_by
 
 if TYPE_CHECKING:
     from rvsm.integrations.hub import save_pretrained as save_pretrained
@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from rvsm.integrations.transformers import TransformersCallback as TransformersCallback
 
 _HOME = {
-    "LightningCallback": "rvsm.integrations.lightning",
-    "TransformersCallback": "rvsm.integrations.transformers",
-    "save_pretrained": "rvsm.integrations.hub",
+    "LightningCallback": ("rvsm.integrations.lightning", "lightning"),
+    "TransformersCallback": ("rvsm.integrations.transformers", "transformers"),
+    "save_pretrained": ("rvsm.integrations.hub", "torch"),
 }
+"""The module of each name, and the extra that brings what it imports."""
+
 __all__ = sorted(_HOME)  # noqa: PLE0605 - one list of names, not two that drift apart
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'rvsm.integrations' has no attribute {name!r}; it has {', '.join(__all__)}")
-    with needed_by(name):
-        return getattr(import_module(_HOME[name]), name)
+    module, extra = _HOME[name]
+    with needed_by(f"rvsm.integrations.{name}", extra=extra):
+        return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ MARK = "<!-- written by rvsm -->"
 
 _RUN = """\
 ```python
-import rvsm.runtime  # needs numpy, safetensors and llvmlite, not PyTorch: pip install 'rvsm[runtime]'
+import rvsm.runtime  # needs numpy, safetensors and llvmlite, not PyTorch: pip install rvsm
 
 program = rvsm.runtime.load("model.rvsm")
 scores = program(inputs)  # NumPy arrays

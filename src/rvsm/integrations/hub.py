@@ -7,11 +7,11 @@ from math import isfinite
 from numbers import Real
 from pathlib import Path
 
+from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from rvsm.files import replacing, write_text
 from rvsm.integrations.card import MARK, Card, Row
-from rvsm.integrations.extras import needed_by
 from rvsm.metrics import zeros
 from rvsm.modes import modes_kept
 from rvsm.splitting import Method
@@ -34,7 +34,6 @@ def save_pretrained(
     A model of Transformers, or one with PyTorchModelHubMixin, is written by its own ``save_pretrained``, and its
     ``from_pretrained`` reads it; of any other the weights are written as ``model.safetensors``. The shapes are dense
     and the zeros are in them. ``model.rvsm`` is the packed form for the runtime, and ``README.md`` the model card.
-    Needs safetensors, and llvmlite for the packed form: the extra ``runtime``.
 
     Args:
         model: the finalized model.
@@ -110,8 +109,6 @@ def _write_weights(model: nn.Module, folder: Path) -> None:
     if callable(save := getattr(model, "save_pretrained", None)):
         save(folder)
         return
-    with needed_by("save_pretrained"):
-        from safetensors.torch import save_model
     with replacing(folder / WEIGHTS) as temporary:
         save_model(model, str(temporary), metadata={"format": "pt"})
 
@@ -121,8 +118,8 @@ def _pack(model: nn.Module, example_input: Tensor | Sequence[Tensor] | None, pat
     path.unlink(missing_ok=True)  # of weights that were here before
     if example_input is None:
         return "no example input was given"
-    with needed_by("save_pretrained"):
-        from rvsm.lowering import compile
+    from rvsm.lowering import compile
+
     with modes_kept(model):
         model.eval()
         try:

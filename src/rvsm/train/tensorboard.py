@@ -5,12 +5,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rvsm.extras import needed_by
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
 
 
 class TensorBoard(Callback):
-    """Writes the numbers of each record as scalars; needs the package tensorboard.
+    """Writes the numbers of each record as scalars; needs the extra ``tensorboard``.
 
     Args:
         folder: of the files, which is made when the training begins.
@@ -18,12 +19,8 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
+        with needed_by("training.tensorboard", extra="tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise ValueError(
-                "training.tensorboard needs the package tensorboard: pip install tensorboard, or leave the option out"
-            ) from None
         self._open = partial(SummaryWriter, folder)
         self._writer: SummaryWriter | None = None
 

@@ -1,0 +1,34 @@
+"""Libraries that come with an extra of the package, and the sentence about one that is not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class MissingLibraryError(ImportError):
+    """A library that is not installed; the message names it and the command that installs it."""
+
+
+@contextmanager
+def needed_by(name: str, *, extra: str | None) -> Iterator[None]:
+    """Say which command installs what is missing.
+
+    >>> with needed_by("rvsm.RVSM", extra="torch"):
+    ...     raise ModuleNotFoundError(name="torch.nn")
+    Traceback (most recent call last):
+    rvsm.extras.MissingLibraryError: rvsm.RVSM needs torch, which is not installed: pip install 'rvsm[torch]'
+
+    Args:
+        name: what needs the libraries that are imported in the block.
+        extra: brings all of them; None if a plain installation does.
+
+    """
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        library = (missing.name or "").partition(".")[0]
+        if library == "rvsm":  # a fault of ours, which no installation would mend
+            raise
+        package = f"'rvsm[{extra}]'" if extra else "rvsm"
+        raise MissingLibraryError(
+            f"{name} needs {library}, which is not installed: pip install {package}", name=library
+        ) from missing
