@@ -46,7 +46,7 @@ def test_every_module_without_torch() -> None:
 @pytest.mark.parametrize("extra", ["torch", "train"])
 def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
     """A library that is not in the extra, here one of all other extras, is not imported."""
-    others = {"rich", "jsonargparse", "PIL", "matplotlib", "jinja2", "sklearn", "tomli_w", "filelock"}
+    others = {"rich", "yaml", "docstring_parser", "PIL", "matplotlib", "jinja2", "sklearn", "tomli_w", "filelock"}
     if extra == "train":
         others = {"onnx", "onnxruntime", "onnxscript", "openvino", "lightning", "transformers", "tensorboard"}
     names = [name for name, needed in rvsm._MODULES.items() if needed in (None, extra)]
@@ -63,7 +63,7 @@ def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
         ("rvsm.integrations.LightningCallback", "torch", "lightning"),
         ("rvsm.integrations.TransformersCallback", "transformers", "transformers"),
         ("rvsm.integrations.save_pretrained", "torch", "torch"),
-        ("rvsm.train", "jsonargparse", "train"),
+        ("rvsm.train", "yaml", "train"),
     ],
 )
 def test_the_command_installs_all_that_a_name_needs(name: str, library: str, extra: str) -> None:
