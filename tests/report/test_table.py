@@ -157,5 +157,20 @@ def test_multiplications_saved_reach_the_terminal(tmp_path: Path) -> None:
     (run.folder / "result.json").write_text(json.dumps(result(0.9, multiplications_saved=0.625)))
     console = Console(width=80, file=StringIO())
     console.print(table(rows([run])))
-    assert re.search(r"accuracy +accuracy +zeros +of all +multipl\.", console.file.getvalue())
+    assert re.search(r"accuracy +accuracy +zeros +of all +saved", console.file.getvalue())
     assert re.search(r"a +95.00 +90.00 +80.00 +75.00 +62.50 +1.50", console.file.getvalue())
+    assert "multiplications with zero" in " ".join(console.file.getvalue().split())
+
+
+def test_a_terminal_has_room_for_the_name_of_a_configuration(tmp_path: Path) -> None:
+    runs = [made(tmp_path, "rvsm-l0-90", seed, u=u) for seed, u in enumerate((0.9, 0.92, None))]
+    for run in runs[:2]:
+        (run.folder / "result.json").write_text(json.dumps(result(0.9, multiplications_saved=0.625)))
+        run.save_runtime(timed(13.44))
+    console = Console(width=80, file=StringIO())
+    console.print(table(rows(runs)))
+    lines = console.file.getvalue().splitlines()
+    assert any(
+        re.search(r"^ *rvsm-l0-90 +2 of 3 +95.00 ± 0.00 +90.00 ± 0.00 +80.00 +62.50 +22.2 +13.4", x) for x in lines
+    )
+    assert max(map(len, lines)) <= 80

@@ -32,7 +32,7 @@ _NARROW: dict[str, tuple[str, Column]] = {
     "accuracy of u, %": ("accuracy\nof u, %", _COLUMNS["accuracy of u, %"]),
     "zeros, %": ("zeros\n%", lambda c: c.sparsity.bare.percent),
     "of all, %": ("of all\n%", lambda c: c.sparsity_of_all.bare.percent),
-    "multiplications saved, %": ("multipl.\nsaved, %", lambda c: c.multiplications_saved.bare.percent),
+    "multiplications saved, %": ("saved\n%", lambda c: c.multiplications_saved.bare.percent),
     "file, kB": ("file\nkB", lambda c: c.packed_bytes.bare.text(1e-3, 1)),
     "speed, ×": ("speed\n×", lambda c: c.speedup.bare.text(digits=1)),
     "minutes": ("minutes", lambda c: minutes(c.minutes.bare)),
@@ -63,13 +63,15 @@ def rows(runs: Sequence[Run]) -> list[Configuration]:
 def table(found: Sequence[Configuration]) -> Table:
     """Return the rows for a terminal of 80 columns; numbers of nonzeros and most spreads are in the files only."""
     known = columns(found)
-    if "speed, ×" in known:  # there is room for one of the two
-        del known["minutes"]
     shown = {"configuration": _COLUMNS["configuration"]}
     if len({c.seeds for c in found}) > 1 or any(c.unfinished for c in found):
         shown["runs"] = _COLUMNS["runs"]
+    if "speed, ×" in known:  # there is no room for all
+        del known["minutes"]
+        known = {head: text for head, text in known.items() if head != "of all, %" or "runs" not in shown}
     shown |= {head: text for name, (head, text) in _NARROW.items() if name in known}
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left", caption=_caption(found))
+    caption = _caption(found, saved="multiplications saved, %" in known)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), caption_justify="left", caption=caption)
     for i, head in enumerate(shown):
         drawn.add_column(
             head, justify="right" if i else "left", overflow="fold", no_wrap=i > 0, min_width=4 if i else 8
@@ -100,9 +102,10 @@ def minutes(mean: Mean) -> str:
     return mean.text(digits=2 if mean.mean < 10 else 1 if mean.mean < 100 else 0)
 
 
-def _caption(found: Sequence[Configuration]) -> str:
+def _caption(found: Sequence[Configuration], *, saved: bool) -> str:
     counts = {c.seeds for c in found}
     zeros = "Zeros are counted over the sparsified weights, and over all parameters."
+    zeros += " Saved are the multiplications with zero." if saved else ""
     waiting = " Runs that are not finished have no numbers yet." if any(c.unfinished for c in found) else ""
     if not any(counts):
         return "No run is finished."
