@@ -1,8 +1,8 @@
 """The channels of a network, each with all the places at which it appears.
 
-A *channel* here is what must be removed as a whole: an output of the convolution that computes it, the scale and shift of
-the batch norm behind it, the kernel of a depthwise convolution, the inputs of all that read it; and, where outputs of
-several layers are added, the outputs of all of them. Torch-Pruning's dependency graph says which places follow from
+A *channel* here is what must be removed as a whole: an output of the convolution that computes it, the scale and shift
+of the batch norm behind it, the kernel of a depthwise convolution, the inputs of all that read it; and, where outputs
+of several layers are added, the outputs of all of them. Torch-Pruning's dependency graph says which places follow from
 which; a channel is a connected component of that relation.
 """
 
@@ -39,11 +39,6 @@ class Channels:
     kept: dict[int, str]
     lost: dict[int, str]
 
-    @property
-    def fixed(self) -> dict[int, str]:
-        """Why a channel cannot be removed, for all of which that is so."""
-        return {**self.kept, **self.lost}
-
 
 def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Channels:
     """Return the channels of a network, from one forward pass over an example; it needs the extra ``shrink``.
@@ -73,7 +68,9 @@ def is_channelwise(module: nn.Module) -> bool:
 
 def is_depthwise(module: nn.Module) -> bool:
     """Return whether a module is a convolution with one kernel for each channel."""
-    return isinstance(module, _ConvNd) and module.groups > 1 and module.groups == module.in_channels == module.out_channels
+    return (
+        isinstance(module, _ConvNd) and module.groups > 1 and module.groups == module.in_channels == module.out_channels
+    )
 
 
 def output_size(module: nn.Module) -> int | None:

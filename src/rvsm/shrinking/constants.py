@@ -30,7 +30,7 @@ def constant_inputs(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor
     """
     unknown = [torch.full_like(x, torch.nan) if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
     with torch.no_grad():
-        with _recorded(model) as found, _Spreading():
+        with _recorded(model) as found, _Spreading():  # type: ignore[no-untyped-call]
             model(*unknown)
         # An operation that loses a NaN, a comparison perhaps, is found out by a real input.
         with _recorded(model) as real:
@@ -72,7 +72,7 @@ def _common(rows: Sequence[Tensor]) -> Tensor:
     return values
 
 
-class _Spreading(TorchDispatchMode):
+class _Spreading(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Lets NaN spread to all that depends on it, and to nothing else."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -81,16 +81,20 @@ class _Spreading(TorchDispatchMode):
 
 
 def _product(func: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, *others: Any) -> Tensor:
-    """Return a convolution or a matrix product whose result is NaN only where a NaN meets something that is not zero."""
-    plain: Tensor = func(a.nan_to_num(), b.nan_to_num(), *([bias] if func in _WITH_BIAS else []), *others)
-    none = [None] if func in _WITH_BIAS else []
-    meets = func(a.isnan().to(a), (b != 0).to(b), *none, *others) + func((a != 0).to(a), b.isnan().to(b), *none, *others)
-    return plain.masked_fill(meets > 0.5, torch.nan)
+    """Return a convolution or a matrix product that is NaN only where a NaN meets something that is not zero."""
+
+    def made(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+        result: Tensor = func(a, b, *([bias] if func in _WITH_BIAS else []), *others)
+        return result
+
+    meets = made(a.isnan().to(a), (b != 0).to(b), None) + made((a != 0).to(a), b.isnan().to(b), None)
+    return made(a.nan_to_num(), b.nan_to_num(), bias).masked_fill(meets > 0.5, torch.nan)
 
 
 def _sum_and_product(func: Any, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
-    scaled = scales.get("alpha", 1) * _product(_aten.mm.default, a, b)
-    return scaled + scales.get("beta", 1) * bias
+    scaled: Tensor = scales.get("alpha", 1) * _product(_aten.mm.default, a, b)
+    total: Tensor = scaled + scales.get("beta", 1) * bias
+    return total
 
 
 def _times(func: Any, a: Any, b: Any) -> Tensor:

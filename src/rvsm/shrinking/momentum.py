@@ -22,7 +22,8 @@ def carried_over(optimizer: O, model: nn.Module, smaller: nn.Module, taken: Mapp
     """
     names = {id(w): name for name, w in model.named_parameters()}
     parameters = dict(smaller.named_parameters())
-    groups, state = [], {}
+    groups = []
+    state: dict[Tensor, dict[str, Any]] = {}
     for group in optimizer.param_groups:
         known = [names.get(id(w)) for w in group["params"]]
         if None in known:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from typing import Any, overload
+from typing import overload
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,7 @@ TOLERANCE = 1e-4
 @overload
 def shrink(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> nn.Module: ...
 @overload
-def shrink(
-    model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: O
-) -> tuple[nn.Module, O]: ...
+def shrink(model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: O) -> tuple[nn.Module, O]: ...
 def shrink(
     model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: Optimizer | None = None
 ) -> nn.Module | tuple[nn.Module, Optimizer]:
@@ -87,7 +85,8 @@ def _shrink(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Take]:
 def _require_equal(original: nn.Module, smaller: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """Raise if the smaller network computes something else."""
     tried = copy.deepcopy(smaller).eval()
-    random = tuple(t.to(x.device) for t, x in zip(trial_inputs([x.cpu() for x in inputs], len(inputs[0])), inputs))
+    trials = trial_inputs([x.cpu() for x in inputs], len(inputs[0]))
+    random = tuple(t.to(x.device) for t, x in zip(trials, inputs, strict=True))
     for trial in (inputs, random):
         with torch.no_grad():
             expected = original(*(x.clone() for x in trial))

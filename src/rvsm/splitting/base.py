@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from rvsm.groups import Grouping
+from rvsm.groups import Coupled, Grouping
 from rvsm.metrics import Statistics, multiplications
 from rvsm.penalties import Penalty
 from rvsm.splitting import state
 from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.coupled import coupled
 from rvsm.splitting.describe import describe
 from rvsm.splitting.ends import without_ends
 from rvsm.splitting.exchange import write, written
@@ -27,6 +28,7 @@ from rvsm.splitting.options import Overrides, as_groups, as_penalty, override
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.statistics import measure
 from rvsm.splitting.support import Support, is_held, unpack
+from rvsm.splitting.units import measure_couplings
 
 Output = Literal["u", "masked"]
 
@@ -73,7 +75,8 @@ class Method(Attachment):
             layer.penalty = None if penalty is None else as_penalty(penalty, named=named)
             layer.beta, layer.groups = beta, as_groups(groups)
         override(self.layers, {} if overrides is None else overrides, overridable, named=named)
-        self.layers = without_ends(self.layers, self._model, example_input)
+        arrange = coupled if any(isinstance(layer.groups, Coupled) for layer in self.layers) else without_ends
+        self.layers = arrange(self.layers, self._model, example_input)
         for layer in self.layers:
             layer.group_sizes()  # raises where the shape does not fit the grouping
             layer.template = layer.penalty
@@ -143,6 +146,7 @@ class Method(Attachment):
                 if layer.name in kept:
                     kept[layer.name] = torch.empty_like(layer.parameter).copy_(kept[layer.name])
             layer.away = layer.away
+        measure_couplings(self.layers)
         self._fix_awaiting()
 
     def detach(self) -> None:
@@ -183,6 +187,7 @@ class Method(Attachment):
         self._require_not_lent("step the optimizer")
         self.require_types()
         self._come_back()
+        measure_couplings(self.layers)
         self.gradient_scale = gradient_scale(optimizer)
         moving = self.moving()
         for layer, _ in moving:
@@ -198,6 +203,7 @@ class Method(Attachment):
         if self._finalized:
             return
         self.step += 1
+        measure_couplings(self.layers)
         if self._support is None:
             self.after_step(self.moving())
         self._set_out()
@@ -405,6 +411,7 @@ class Method(Attachment):
         for layer in self.layers:
             layer.parameter = tensors[layer.name]
             layer.look_back(partial(self._v, layer))
+        measure_couplings(self.layers)
         for layer in self.acting:
             require_finite(layer)
         return self.acting
@@ -456,6 +463,7 @@ class Method(Attachment):
         }
         for layer in self.layers:
             layer.away = saved["memory"].get("w", {}).get(layer.name)
+        measure_couplings(self.layers)
         self.free_support()
         self._awaiting = dict(saved["support"]) or None
         self._fix_awaiting()
@@ -467,6 +475,9 @@ class Method(Attachment):
             )
         counts = multiplications(self._model, example_input)
         for layer in self.layers:
+            if layer.coupling is not None and layer.parameter.dim() == 1:
+                layer.multiplications = 0.0  # biases and norms, which follow their channel
+                continue
             if not counts.get(layer.name):
                 raise ValueError(
                     f"the forward pass over example_input does not use {layer.name!r} in a layer whose multiplications"
