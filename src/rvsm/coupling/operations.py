@@ -58,14 +58,20 @@ def unknown_operation(kind: str, node: Any) -> str | None:
     if kind == "EXPAND":
         return "expand"
     name = _operation(node)
-    within_linear = name in _OF_LINEAR and [isinstance(after.module, nn.Linear) for after in node.outputs] == [True]
-    known = kind != "ELEMENTWISE" or name in _CHANNELWISE or name in _REDUCTIONS or within_linear
+    known = kind != "ELEMENTWISE" or name in _CHANNELWISE or name in _REDUCTIONS or _is_in_linear(node)
     return None if known else name.lower()
 
 
 def _operation(node: Any) -> str:
     name = node.grad_fn.name() if hasattr(node.grad_fn, "name") else "unknown"
     return str(name).rpartition("::")[2].rstrip("0123456789").removesuffix("Backward")
+
+
+def _is_in_linear(node: Any) -> bool:
+    """Return whether an operation is one of those that a linear layer is made of."""
+    if _operation(node) not in _OF_LINEAR or len(node.outputs) != 1:
+        return False
+    return isinstance(node.outputs[0].module, nn.Linear) or _is_in_linear(node.outputs[0])
 
 
 def _runs_over_channels(node: Any) -> bool:
