@@ -83,7 +83,8 @@ def _runs_over_channels(node: Any) -> bool:
     if _operation(node) not in _REDUCTIONS:
         return False
     function = node.grad_fn
-    sizes = getattr(function, "_saved_self_sym_sizes", None)
+    reduced = getattr(function, "_saved_self", getattr(function, "_saved_result", None))
+    sizes = getattr(function, "_saved_self_sym_sizes", None if reduced is None else reduced.shape)
     dims = getattr(function, "_saved_dim", None)
     if dims is None or sizes is None:  # it runs over all, or does not say
         return True
