@@ -1,11 +1,11 @@
 """Channels that disappear: RVSM on coupled groups and `rvsm.shrink`, beside Torch-Pruning's group-norm pruner.
 
-ResNet-18 and VGG-16 at a quarter of their width, on CIFAR-10 halved to 16×16 pixels. Both methods train from scratch for
-the same epochs with the same optimizer, learning rates and batches; the last 30 % of the steps are for healing, or for
-fine-tuning what is left. Torch-Pruning prunes until its network has no more multiplications than RVSM's. Both are tuned
-alike on the validation images: channels are ranked within layers, or over all of them.
+ResNet-18 and VGG-16 at a quarter of their width, on CIFAR-10 halved to 16×16 pixels. Both methods train from scratch
+for the same epochs, with the same optimizer, learning rates and batches; the last 30 % of the steps are for healing, or
+for fine-tuning what is left. Torch-Pruning prunes until its network has no more multiplications than RVSM's. Both are tuned
+alike on the validation images: channels are ranked within each layer, or over all of them.
 
-    python benchmarks/shrink.py run --data cifar10.tar      trains what is missing in results/shrink.jsonl
+    python benchmarks/shrink.py run --data cifar10.tar      trains what is missing in benchmarks/shrink.jsonl
     python benchmarks/shrink.py table                       writes the table into benchmarks/README.md
 """
 
@@ -17,6 +17,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,9 @@ from rvsm.data import CIFAR10
 from rvsm.metrics import multiplications
 from rvsm.models import MODELS
 
-ROOT = Path(__file__).parents[1]
-RESULTS, PAGE = ROOT / "results" / "shrink.jsonl", ROOT / "benchmarks" / "README.md"
+RESULTS, PAGE = Path(__file__).with_suffix(".jsonl"), Path(__file__).with_name("README.md")
 BATCH, WIDTH, PIXELS, HEAL = 64, 0.25, 16, 0.3
 NETWORKS = {"resnet18": 0.1, "vgg16": 0.05}  # with the largest learning rate of each
-
-Regularize = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,20 @@ class Data:
     train: tuple[Tensor, Tensor]
     validation: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a network is trained: on which images, for how many epochs, up to which learning rate."""
+
+    data: Data
+    epochs: int
+    lr: float
+
+    @property
+    def steps(self) -> int:
+        """The number of optimizer steps."""
+        return self.epochs * (len(self.data.train[0]) // BATCH)
 
 
 def read(path: str, images: int) -> Data:
@@ -74,14 +87,10 @@ def batches(data: tuple[Tensor, Tensor], epoch: int) -> Iterator[tuple[Tensor, T
     generator = torch.Generator().manual_seed(epoch)
     images, labels = data
     order = torch.randperm(len(images), generator=generator)
-    for chunk in order[: len(order) // BATCH * BATCH].split(BATCH):
+    for chunk in order[: len(order) // BATCH * BATCH].view(-1, BATCH):
         x = images[chunk]
         mirrored = torch.rand(len(x), generator=generator) < 0.5
         yield torch.where(mirrored[:, None, None, None], x.flip(3), x), labels[chunk]
-
-
-def steps_of(data: Data, epochs: int) -> int:
-    return epochs * (len(data.train[0]) // BATCH)
 
 
 def optimizer_for(model: nn.Module) -> torch.optim.SGD:
@@ -89,60 +98,67 @@ def optimizer_for(model: nn.Module) -> torch.optim.SGD:
 
 
 def train(
-    model: nn.Module, optimizer: torch.optim.Optimizer, data: Data, epochs: int, lr: float, regularize: Regularize | None,
-    *, first: int = 0, last: int | None = None,
-) -> None:  # fmt: skip
-    """Make the steps from the first to the last of a training of so many epochs."""
-    steps, step = steps_of(data, epochs), 0
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    course: Course,
+    *,
+    regularize: Callable[[], None] | None = None,
+    first: int = 0,
+    last: int | None = None,
+) -> None:
+    """Make the steps of a training, from the first to the last of them."""
+    step = 0
     model.train()
-    for epoch in range(epochs):
-        for x, y in batches(data.train, epoch):
-            if first <= step < (steps if last is None else last):
+    for epoch in range(course.epochs):
+        for x, y in batches(course.data.train, epoch):
+            if first <= step < (course.steps if last is None else last):
                 for group in optimizer.param_groups:
-                    group["lr"] = lr * rate(step, steps)
+                    group["lr"] = course.lr * rate(step, course.steps)
                 optimizer.zero_grad()
-                functional.cross_entropy(model(x), y).backward()
+                loss: Any = functional.cross_entropy(model(x), y)
+                loss.backward()
                 if regularize is not None:
                     regularize()
                 optimizer.step()
             step += 1
 
 
-def train_dense(model: nn.Module, data: Data, epochs: int, lr: float) -> nn.Module:
-    train(model, optimizer_for(model), data, epochs, lr, None)
-    return model
-
-
-def train_rvsm(model: nn.Module, data: Data, epochs: int, lr: float, ratio: float, scope: Any) -> nn.Module:
+def train_rvsm(model: nn.Module, course: Course, *, ratio: float, scope: Any) -> nn.Module:
+    """Train with RVSM on coupled groups, and shrink."""
     optimizer = optimizer_for(model)
     for group in optimizer.param_groups:
-        group["lr"] = lr
-    # A network with a share d of its channels has about d² of its multiplications.
-    budget = rvsm.Budget(1 - 1 / sqrt(ratio), steps_of(data, epochs), heal=HEAL, by="flops", scope=scope)
+        group["lr"] = course.lr
+    # A network with a fraction d of its channels has about d² of its multiplications.
+    budget = rvsm.Budget(1 - 1 / sqrt(ratio), course.steps, heal=HEAL, by="flops", scope=scope)
     last = [name for name, w in model.named_parameters() if w.dim() == 2][-1]
-    sparsifier = rvsm.RVSM(
-        model, "l0", budget=budget, groups="coupled", exclude=[last], example_input=data.test[0][:1]
-    ).attach(optimizer)
-    train(model, optimizer, data, epochs, lr, None)
-    sparsifier.finalize(recalibrate=(data.train[0][i : i + 500] for i in range(0, 2000, 500)))
-    return rvsm.shrink(model, data.test[0][:1])
+    example = course.data.test[0][:1]
+    sparsifier = rvsm.RVSM(model, "l0", budget=budget, groups="coupled", exclude=[last], example_input=example)
+    sparsifier.attach(optimizer)
+    train(model, optimizer, course)
+    sparsifier.finalize(recalibrate=(course.data.train[0][i : i + 500] for i in range(0, 2000, 500)))
+    return rvsm.shrink(model, example)
 
 
-def train_torch_pruning(model: nn.Module, data: Data, epochs: int, lr: float, most: float, scope: str) -> nn.Module:
+def train_torch_pruning(model: nn.Module, course: Course, *, most: float, scope: str) -> nn.Module:
     """Train with the group-norm regularization, prune to a number of multiplications, and fine-tune."""
-    steps, example = steps_of(data, epochs), data.test[0][:1]
     last = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
     pruner = torch_pruning.pruner.GroupNormPruner(
-        model, example, importance=torch_pruning.importance.GroupMagnitudeImportance(p=2), reg=5e-4,
-        global_pruning=scope == "global", pruning_ratio=1.0, iterative_steps=400, ignored_layers=[last],
-    )  # fmt: skip
-    begins = steps - round(HEAL * steps)
-    train(model, optimizer_for(model), data, epochs, lr, lambda: pruner.regularize(model), last=begins)
+        model,
+        course.data.test[0][:1],
+        importance=torch_pruning.importance.GroupMagnitudeImportance(p=2),
+        reg=5e-4,
+        global_pruning=scope == "global",
+        pruning_ratio=1.0,
+        iterative_steps=400,
+        ignored_layers=[last],
+    )
+    begins = course.steps - round(HEAL * course.steps)
+    train(model, optimizer_for(model), course, regularize=lambda: pruner.regularize(model), last=begins)
     for _ in range(400):
         if cost(model) <= most:
             break
         pruner.step()
-    train(model, optimizer_for(model), data, epochs, lr, None, first=begins)
+    train(model, optimizer_for(model), course, first=begins)
     return model
 
 
@@ -155,8 +171,9 @@ def cost(model: nn.Module) -> float:
 @torch.no_grad()
 def accuracy(model: nn.Module, data: tuple[Tensor, Tensor]) -> float:
     model.eval()
-    right = sum(int((model(x).argmax(1) == y).sum()) for x, y in zip(*(part.split(500) for part in data), strict=True))
-    return 100 * right / len(data[0])
+    images, labels = data
+    right = [model(images[i : i + 500]).argmax(1) == labels[i : i + 500] for i in range(0, len(images), 500)]
+    return 100 * float(torch.cat(right).float().mean())
 
 
 @torch.no_grad()
@@ -166,8 +183,8 @@ def times(dense: nn.Module, model: nn.Module, rounds: int = 60) -> dict[str, flo
     runs: dict[str, Callable[[], Any]] = {}
     for name, network in (("dense", dense.eval()), ("small", model.eval())):
         program = rvsm.compile(network, x)
-        runs[f"{name}_eager_ms"] = lambda network=network: network(x)
-        runs[f"{name}_runtime_ms"] = lambda program=program: program(x)
+        runs[f"{name}_eager_ms"] = partial(network, x)
+        runs[f"{name}_runtime_ms"] = partial(program, x)
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
@@ -189,46 +206,51 @@ def run(path: str, images: int, epochs: int) -> None:
     wanted = [(network, "dense", 1, "") for network in NETWORKS]
     wanted += [
         (network, method, ratio, scope)
-        for scope in ("layer", "global") for ratio in (2, 4) for network in NETWORKS for method in ("rvsm", "torch-pruning")
-    ]  # fmt: skip
+        for scope in ("layer", "global")
+        for ratio in (2, 4)
+        for network in NETWORKS
+        for method in ("rvsm", "torch-pruning")
+    ]
     for network, method, ratio, scope in wanted:
         key = {"network": network, "method": method, "ratio": ratio, "scope": scope, "images": images, "epochs": epochs}
-        known = lines()
-        if any(key.items() <= line.items() for line in known):
-            continue
-        torch.manual_seed(0)
-        size = {"size": PIXELS} if network == "vgg16" else {}
-        model = MODELS[network](width=WIDTH, **size)
-        dense, lr = copy.deepcopy(model), NETWORKS[network]
-        began = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if method == "dense":
-                model = train_dense(model, data, epochs, lr)
-            elif method == "rvsm":
-                model = train_rvsm(model, data, epochs, lr, ratio, scope)
-            else:
-                pair = {**key, "method": "rvsm"}
-                most = next(line["multiplications"] for line in known if pair.items() <= line.items())
-                model = train_torch_pruning(model, data, epochs, lr, most, scope)
-        seconds = time.perf_counter() - began
-        line = {
-            **key,
-            "seed": 0,
-            "multiplications": cost(model),
-            "dense_multiplications": cost(dense),
-            "parameters": sum(w.numel() for w in model.parameters()),
-            "validation": accuracy(model, data.validation),
-            "test": accuracy(model, data.test),
-            "seconds": seconds,
-            "torch": torch.__version__,
-            "torch_pruning": torch_pruning.__version__,
-            **times(dense, model),
-        }
-        RESULTS.parent.mkdir(exist_ok=True)
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-        print(json.dumps(line), flush=True)
+        if not any(key.items() <= line.items() for line in lines()):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                line = measured(key, Course(data, epochs, NETWORKS[network]))
+            with RESULTS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+            print(json.dumps(line), flush=True)
+
+
+def measured(key: dict[str, Any], course: Course) -> dict[str, Any]:
+    """Train what a key says, and return it with all that is measured."""
+    torch.manual_seed(0)
+    size = {"size": PIXELS} if key["network"] == "vgg16" else {}
+    model: nn.Module = MODELS[key["network"]](width=WIDTH, **size)
+    dense = copy.deepcopy(model)
+    began = time.perf_counter()
+    if key["method"] == "dense":
+        train(model, optimizer_for(model), course)
+    elif key["method"] == "rvsm":
+        model = train_rvsm(model, course, ratio=key["ratio"], scope=key["scope"])
+    else:
+        pair = {**key, "method": "rvsm"}
+        most = next(line["multiplications"] for line in lines() if pair.items() <= line.items())
+        model = train_torch_pruning(model, course, most=most, scope=key["scope"])
+    seconds = time.perf_counter() - began
+    return {
+        **key,
+        "seed": 0,
+        "multiplications": cost(model),
+        "dense_multiplications": cost(dense),
+        "parameters": sum(w.numel() for w in model.parameters()),
+        "validation": accuracy(model, course.data.validation),
+        "test": accuracy(model, course.data.test),
+        "seconds": seconds,
+        "torch": torch.__version__,
+        "torch_pruning": version("torch-pruning"),
+        **times(dense, model),
+    }
 
 
 def table() -> str:
@@ -239,17 +261,24 @@ def table() -> str:
         if place not in best or line["validation"] > best[place]["validation"]:
             best[place] = line
     rows = [
-        "| network | method | ranked | multiplications | parameters | accuracy % | eager ms (dense) | runtime ms (dense) |",
+        "| network | method | ranked | multiplications | fewer | accuracy % | PyTorch, ms (dense) | rvsm, ms (dense) |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for _, line in sorted(best.items()):
         ranked = {"layer": "in each layer", "global": "over all layers", "": "-"}[line["scope"]]
-        fewer = line["dense_multiplications"] / line["multiplications"]
-        rows.append(
-            f"| {line['network']} | {line['method']} | {ranked} | {line['multiplications'] / 1e6:.2f} M, {fewer:.2f}× fewer"
-            f" | {line['parameters']:,} | {line['test']:.1f} | {line['small_eager_ms']:.2f} ({line['dense_eager_ms']:.2f})"
-            f" | {line['small_runtime_ms']:.2f} ({line['dense_runtime_ms']:.2f}) |"
-        )
+        cells = [
+            line["network"],
+            line["method"],
+            ranked,
+            f"{line['multiplications'] / 1e6:.2f} M",
+            f"{line['dense_multiplications'] / line['multiplications']:.2f} ×",
+            f"{line['test']:.1f}",
+            *(
+                f"{line[f'small_{engine}_ms']:.2f} ({line[f'dense_{engine}_ms']:.2f})"
+                for engine in ("eager", "runtime")
+            ),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
