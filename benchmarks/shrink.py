@@ -2,8 +2,8 @@
 
 ResNet-18 and VGG-16 at a quarter of their width, on CIFAR-10 halved to 16×16 pixels. Both methods train from scratch
 for the same epochs, with the same optimizer, learning rates and batches; the last 30 % of the steps are for healing, or
-for fine-tuning what is left. Torch-Pruning prunes until its network has no more multiplications than RVSM's. Both are tuned
-alike on the validation images: channels are ranked within each layer, or over all of them.
+for fine-tuning what is left. Torch-Pruning prunes until its network has no more multiplications than RVSM's. Both are
+tuned alike on the validation images: channels are ranked within each layer, or over all of them.
 
     python benchmarks/shrink.py run --data cifar10.tar      trains what is missing in benchmarks/shrink.jsonl
     python benchmarks/shrink.py table                       writes the table into benchmarks/README.md

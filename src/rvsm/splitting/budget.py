@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from rvsm.splitting.layers import Layer, require_finite
@@ -136,19 +135,20 @@ class Budget:
         all_units = units(layers)
         candidates = self._candidates(all_units)
         floor = "the default floor" if self.floor is None else f"floor={self.floor}"
-        pairs = [(unit.first, c) for unit, c in zip(all_units, candidates, strict=True)]
+        pairs = list(zip(all_units, candidates, strict=True))
         # The tightest layer first: what the error says is feasible then is so for all.
-        for layer, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
-            own = layer.sparsity if layer.sparsity is not None else self.sparsity if self.scope == "layer" else 0.0
+        for unit, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
+            given = unit.first.sparsity
+            own = given if given is not None else self.sparsity if self.scope == "layer" else 0.0
             feasible = c.cost_of(c.limit) / c.total
             if c.count_for(own * c.total) > c.limit:
                 raise ValueError(
-                    f"sparsity {own} of {layer.name!r} is not feasible: with {floor} and at least one group"
+                    f"sparsity {own} of {unit.name} is not feasible: with {floor} and at least one group"
                     f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
                 )
         total = sum(c.total for c in candidates)
-        least = sum(c.total * layer.sparsity for layer, c in pairs if layer.sparsity is not None)
-        most = least + sum(c.cost_of(c.limit) for layer, c in pairs if layer.sparsity is None)
+        least = sum(c.total * unit.first.sparsity for unit, c in pairs if unit.first.sparsity is not None)
+        most = least + sum(c.cost_of(c.limit) for unit, c in pairs if unit.first.sparsity is None)
         granularity = max(c.cost_of(1) for c in candidates)
         if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
             raise ValueError(
@@ -208,7 +208,7 @@ class Budget:
             0.0 if own else max(min(0.005, density / 2) * n, unit.first.outputs if unit.first.elementwise else 1)
             for unit, n, own in zip(all_units, counts, alone, strict=True)
         ]
-        costs = [sum(layer.w.numel() * self._cost(layer) for layer in unit.layers) for unit in all_units]
+        costs = [unit.weights * unit.cost(self._cost) for unit in all_units]
         taken = sum(cost * w / n for cost, w, n in zip(costs, wanted, counts, strict=True))
         left = density * sum(cost for cost, own in zip(costs, alone, strict=True) if not own)
         fits = min(1.0, left / 2 / taken) if taken else 1.0
@@ -220,11 +220,7 @@ class Budget:
 
     def _scale(self, unit: Unit) -> float:
         """Return what magnitudes of a unit are divided by before they are compared with those of others."""
-        ws = [layer.w.detach().flatten() for layer in unit.layers]
-        w = ws[0] if len(ws) == 1 else torch.cat(ws)
-        deviation = (float(w.std()) or 1.0) if self.normalize and w.numel() > 1 else 1.0
-        cost = sum(layer.w.numel() * self._cost(layer) for layer in unit.layers) / unit.weights
-        return deviation * sqrt(cost)
+        return (unit.deviation() if self.normalize else 1.0) * sqrt(unit.cost(self._cost))
 
 
 def require_share(sparsity: float, of: str = "") -> float:

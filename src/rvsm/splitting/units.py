@@ -23,8 +23,9 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The names of the layers."""
-        return self.first.name + (f" and {len(self.layers) - 1} coupled with it" if len(self.layers) > 1 else "")
+        """What an error calls it."""
+        others = len(self.layers) - 1
+        return repr(self.first.name) + (f" and {others} parameters coupled with it" if others else "")
 
     @property
     def weights(self) -> int:
@@ -51,6 +52,18 @@ class Unit:
             (layer.group_sizes().double() * of(layer)).expand(layer.norms(layer.w.detach()).shape)
             for layer in self.layers
         )
+
+    def cost(self, of: Callable[[Layer], float]) -> float:
+        """Return the cost of a weight, given that of each layer: their mean."""
+        if len(self.layers) == 1:
+            return of(self.first)
+        return sum(layer.w.numel() * of(layer) for layer in self.layers) / self.weights
+
+    def deviation(self) -> float:
+        """Return the standard deviation of the weights; 1 if there is none."""
+        ws = [layer.w.detach() for layer in self.layers]
+        w = ws[0] if len(ws) == 1 else torch.cat([w.flatten() for w in ws])
+        return (float(w.std()) or 1.0) if w.numel() > 1 else 1.0
 
     def spread(self, values: Tensor) -> dict[str, Tensor]:
         """Give each weight the value of its group, by the names of the layers."""
