@@ -18,6 +18,7 @@ LAST_WORDS = {
     "train_lightning": r"90\.00% of the sparsified weights are zero",
     "train_transformers": r"90\.00% of the sparsified weights are zero",
     "train_accelerate": r"epoch 9: 90\.0% zeros, accuracy of the sparse copy [89]\d\.\d%",
+    "shrink_channels": r"difference of the outputs: \de-0[4-9]\n21442 parameters became \d{4}; accuracy: [89]\d\.\d%",
     "run_without_torch": r"accuracy: [89]\d\.\d%; torch is loaded: False",
 }
 
@@ -39,6 +40,8 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
     library = name.removeprefix("train_")
     if library in ("lightning", "transformers", "accelerate") and find_spec(library) is None:
         pytest.skip(f"the extra {library!r} is not installed")
+    if name == "shrink_channels":
+        pytest.importorskip("torch_pruning")
     assert re.search(LAST_WORDS[name], run(name, tmp_path))
     if name == "train_plain":
         assert re.search(LAST_WORDS["run_without_torch"], run("run_without_torch", tmp_path, *PACKED))

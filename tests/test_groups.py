@@ -13,6 +13,7 @@ from rvsm.groups import GROUPS, Block
 GROUP_OF = {
     "element": lambda i: i,
     "filter": lambda i: i[0],
+    "coupled": lambda i: i[0],
     "channel": lambda i: i[1],
     "row": lambda i: i[:-1],
     "column": lambda i: (*i[:-2], i[-1]),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rvsm.groups import Block as Block
     from rvsm.groups import Channel as Channel
     from rvsm.groups import Column as Column
+    from rvsm.groups import Coupled as Coupled
     from rvsm.groups import Element as Element
     from rvsm.groups import Filter as Filter
     from rvsm.groups import Row as Row
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rvsm.penalties import LHalf as LHalf
     from rvsm.penalties import LogSum as LogSum
     from rvsm.penalties import TransformedL1 as TransformedL1
+    from rvsm.shrinking import shrink as shrink
     from rvsm.splitting import ACDC as ACDC
     from rvsm.splitting import ADMM as ADMM
     from rvsm.splitting import RVSM as RVSM
@@ -40,9 +42,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "rvsm.groups": ["Block", "Channel", "Column", "Element", "Filter", "Row"],
+    "rvsm.groups": ["Block", "Channel", "Column", "Coupled", "Element", "Filter", "Row"],
     "rvsm.lowering": ["compile"],
     "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
+    "rvsm.shrinking": ["shrink"],
     "rvsm.splitting": [
         "ACDC",
         "ADMM",

@@ -111,6 +111,32 @@ class Filter(_Slice):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Coupled(_Slice):
+    """All the parameters of one channel, in all layers that the channel spans.
+
+    These are its weights in the layers that compute it, their biases, and the scale and shift of its batch norm; where
+    the outputs of several layers are added, those of all of them. So a group of zeros is a channel of zeros, which
+    `rvsm.shrink` removes. The weights that read the channel are not in its group: each is in that of the channel which
+    it helps to compute, so groups do not overlap.
+
+    Here are the parts of the groups that lie in one tensor; those that belong together are found with an example input.
+
+    >>> Coupled().magnitudes(torch.tensor([3.0, -4.0]))
+    tensor([3., 4.])
+    """
+
+    def _dims(self, w: Tensor) -> list[int]:
+        return self._within(w.dim())
+
+    def _within(self, dimensions: int) -> list[int]:
+        return list(range(1, dimensions))
+
+    def norms(self, w: Tensor) -> Tensor:
+        """Return the norm of each channel's part: of a vector, |w|."""
+        return super().norms(w) if w.dim() > 1 else w.abs()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Channel(_Slice):
     """All the weights that read one input channel.
 
@@ -191,6 +217,7 @@ class Block(Grouping):
 GROUPS: dict[str, type[Grouping]] = {
     "element": Element,
     "filter": Filter,
+    "coupled": Coupled,
     "channel": Channel,
     "row": Row,
     "column": Column,

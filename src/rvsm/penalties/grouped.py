@@ -35,21 +35,27 @@ class Grouped:
     def value(self, u: Tensor) -> Tensor:
         """Return Σ_g size_g·λP(rms_g) if the groups are weighted, else Σ_g λP(‖u_g‖)."""
         u = full_precision(u)
-        magnitudes = self.by.magnitudes(u)
+        return self.value_at(self.by.magnitudes(u), self.by.sizes(u))
+
+    def value_at(self, magnitudes: Tensor, sizes: Tensor) -> Tensor:
+        """Return the same for groups of these magnitudes and sizes."""
         if isinstance(self.by, Element) or not self.by.weighted:
             return self.penalty.value(magnitudes)
-        sizes = self.by.sizes(u).to(magnitudes).expand_as(magnitudes)
-        # At most two sizes occur: that of the last block of a layer may differ.
-        total = torch.zeros((), dtype=u.dtype, device=u.device)
-        for size in torch.unique(sizes):
-            total += size * self.penalty.value(magnitudes[sizes == size])
+        counts = sizes.to(magnitudes).expand_as(magnitudes)
+        # Few sizes occur: that of the last block of a layer may differ, and channels may span different layers.
+        total = torch.zeros((), dtype=magnitudes.dtype, device=magnitudes.device)
+        for size in torch.unique(counts):
+            total += size * self.penalty.value(magnitudes[counts == size])
         return total
 
-    def prox(self, w: Tensor, step: float) -> Tensor:
-        """Scale each group as its magnitude is scaled; a group of zeros stays zero."""
+    def prox(self, w: Tensor, step: float, magnitudes: Tensor | None = None) -> Tensor:
+        """Scale each group as its magnitude is scaled; a group of zeros stays zero.
+
+        Where groups have parts in other tensors, too, ``magnitudes`` are those of the whole groups.
+        """
         if isinstance(self.by, Element):
             return self.penalty.prox(w, step)
-        magnitudes = self.by.magnitudes(full_precision(w))
+        magnitudes = self.by.magnitudes(full_precision(w)) if magnitudes is None else magnitudes
         scale = self.penalty.prox(magnitudes, step) / magnitudes.where(magnitudes != 0, 1.0)
         return (w * self.by.spread(scale, w)).to(w.dtype)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rvsm.splitting.layers import Layer, require_finite
 from rvsm.splitting.selection import Candidates, smallest, together
+from rvsm.splitting.units import Unit, units
 
 Phase = Literal["ramp", "hold", "heal"]
 
@@ -119,40 +120,45 @@ class Budget:
 
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
         """Return the threshold of each layer for which the fraction ``target`` of all is zero."""
-        candidates = self._candidates(layers, _magnitudes(layers))
-        counts, common = self._counts(layers, candidates, target)
-        wanted = [common if layer.sparsity is None else None for layer in layers]
-        return [
-            c.cutoff(count, t) * self._scale(layer)
-            for layer, c, count, t in zip(layers, candidates, counts, wanted, strict=True)
-        ]
+        all_units = units(layers)
+        candidates = self._candidates(all_units, _magnitudes(all_units))
+        counts, common = self._counts(all_units, candidates, target)
+        thresholds = {
+            layer.name: c.cutoff(count, common if unit.first.sparsity is None else None) * self._scale(unit)
+            for unit, c, count in zip(all_units, candidates, counts, strict=True)
+            for layer in unit.layers
+        }
+        return [thresholds[layer.name] for layer in layers]
 
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
         """Return a mask of the weights of each layer that are to be zero, counted exactly."""
-        magnitudes = _magnitudes(layers)
-        counts, _ = self._counts(layers, self._candidates(layers, magnitudes), target)
-        return {
-            layer.name: layer.spread(smallest(m, count))
-            for layer, m, count in zip(layers, magnitudes, counts, strict=True)
-        }
+        all_units = units(layers)
+        magnitudes = _magnitudes(all_units)
+        counts, _ = self._counts(all_units, self._candidates(all_units, magnitudes), target)
+        masks: dict[str, Tensor] = {}
+        for unit, m, count in zip(all_units, magnitudes, counts, strict=True):
+            masks.update(unit.spread(smallest(m, count)))
+        return masks
 
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if the target cannot be met while each layer keeps its floor."""
-        candidates = self._candidates(layers, _magnitudes(layers))
+        all_units = units(layers)
+        candidates = self._candidates(all_units, _magnitudes(all_units))
         floor = "the default floor" if self.floor is None else f"floor={self.floor}"
-        pairs = list(zip(layers, candidates, strict=True))
+        pairs = list(zip(all_units, candidates, strict=True))
         # The tightest layer first: what the error says is feasible then is so for all.
-        for layer, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
-            own = layer.sparsity if layer.sparsity is not None else self.sparsity if self.scope == "layer" else 0.0
+        for unit, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
+            given = unit.first.sparsity
+            own = given if given is not None else self.sparsity if self.scope == "layer" else 0.0
             feasible = c.cost_of(c.limit) / c.total
             if c.count_for(own * c.total) > c.limit:
                 raise ValueError(
-                    f"sparsity {own} of {layer.name!r} is not feasible: with {floor} and at least one group"
+                    f"sparsity {own} of {unit.name} is not feasible: with {floor} and at least one group"
                     f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
                 )
         total = sum(c.total for c in candidates)
-        least = sum(c.total * layer.sparsity for layer, c in pairs if layer.sparsity is not None)
-        most = least + sum(c.cost_of(c.limit) for layer, c in pairs if layer.sparsity is None)
+        least = sum(c.total * unit.first.sparsity for unit, c in pairs if unit.first.sparsity is not None)
+        most = least + sum(c.cost_of(c.limit) for unit, c in pairs if unit.first.sparsity is None)
         granularity = max(c.cost_of(1) for c in candidates)
         if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
             raise ValueError(
@@ -162,54 +168,56 @@ class Budget:
             )
 
     def _counts(
-        self, layers: Sequence[Layer], candidates: Sequence[Candidates], target: float
+        self, all_units: Sequence[Unit], candidates: Sequence[Candidates], target: float
     ) -> tuple[list[int], float | None]:
-        """Return how many groups of each layer go for the sparsity ``target``, and the common threshold, if any.
+        """Return how many groups of each unit go for the sparsity ``target``, and the common threshold, if any.
 
         Layers with a sparsity of their own follow the same ramp to it; the others make up the rest.
         """
         progress = target / self.sparsity if self.sparsity else 1.0  # without a ramp of ours, at once
+        own = [unit.first.sparsity for unit in all_units]
         counts = [
-            c.count_for(progress * (self.sparsity if layer.sparsity is None else layer.sparsity) * c.total)
-            for layer, c in zip(layers, candidates, strict=True)
+            c.count_for(progress * (self.sparsity if sparsity is None else sparsity) * c.total)
+            for sparsity, c in zip(own, candidates, strict=True)
         ]
-        free = [i for i, layer in enumerate(layers) if layer.sparsity is None] if self.scope == "global" else []
+        free = [i for i, sparsity in enumerate(own) if sparsity is None] if self.scope == "global" else []
         taken = sum(c.cost_of(counts[i]) for i, c in enumerate(candidates) if i not in free)
         wanted = target * sum(c.total for c in candidates)
         common = None
         if free:
             pool = [candidates[i] for i in free]
             within = min(max(wanted - taken, 0.0), sum(c.cost_of(c.limit) for c in pool))
-            taken_together, common = together(pool, within)
-            for i, count in zip(free, taken_together, strict=True):
+            taken_by_all, common = together(pool, within)
+            for i, count in zip(free, taken_by_all, strict=True):
                 counts[i] = count
         return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
 
-    def _candidates(self, layers: Sequence[Layer], magnitudes: Sequence[Tensor]) -> list[Candidates]:
-        """Return the groups of each layer by magnitude, with their cost, and how many may go."""
-        floors = self._floors(layers, [m.numel() for m in magnitudes])
+    def _candidates(self, all_units: Sequence[Unit], magnitudes: Sequence[Tensor]) -> list[Candidates]:
+        """Return the groups of each unit by magnitude, with their cost, and how many may go."""
+        floors = self._floors(all_units, [m.numel() for m in magnitudes])
         found = []
-        for layer, m, kept in zip(layers, magnitudes, floors, strict=True):
-            scale = self._scale(layer)
+        for unit, m, kept in zip(all_units, magnitudes, floors, strict=True):
+            scale = self._scale(unit)
             ranked = m if scale == 1 else m / scale
-            found.append(Candidates.of(ranked, layer.group_sizes().double() * self._cost(layer), kept))
+            found.append(Candidates.of(ranked, unit.costs(self._cost), kept))
             if not np.isfinite(found[-1].magnitudes[-1]):  # NaN sorts last
-                require_finite(layer)
+                for layer in unit.layers:
+                    require_finite(layer)
         return found
 
-    def _floors(self, layers: Sequence[Layer], counts: Sequence[int]) -> list[int]:
-        """Return how many of its groups each layer keeps at least."""
+    def _floors(self, all_units: Sequence[Unit], counts: Sequence[int]) -> list[int]:
+        """Return how many of its groups each unit keeps at least."""
         if self.floor is not None:
             return [max(1, ceil(self.floor * n - 1e-9)) for n in counts]  # 0.07 × 100 is a little more than 7
         # Layers compete for few places in a very sparse network: one whose weights have shrunk a little loses more of
         # them, shrinks on, and would die. Those that have a sparsity of their own do not compete.
-        alone = [self.scope == "layer" or layer.sparsity is not None for layer in layers]
+        alone = [self.scope == "layer" or unit.first.sparsity is not None for unit in all_units]
         density = 1 - self.sparsity
         wanted = [
-            0.0 if own else max(min(0.005, density / 2) * n, layer.outputs if layer.elementwise else 1)
-            for layer, n, own in zip(layers, counts, alone, strict=True)
+            0.0 if own else max(min(0.005, density / 2) * n, unit.first.outputs if unit.first.elementwise else 1)
+            for unit, n, own in zip(all_units, counts, alone, strict=True)
         ]
-        costs = [layer.w.numel() * self._cost(layer) for layer in layers]
+        costs = [unit.weights * unit.cost(self._cost) for unit in all_units]
         taken = sum(cost * w / n for cost, w, n in zip(costs, wanted, counts, strict=True))
         left = density * sum(cost for cost, own in zip(costs, alone, strict=True) if not own)
         fits = min(1.0, left / 2 / taken) if taken else 1.0
@@ -219,15 +227,14 @@ class Budget:
         """Return what a weight of a layer counts."""
         return layer.multiplications if self.by == "flops" else 1.0
 
-    def _scale(self, layer: Layer) -> float:
-        """Return what magnitudes of a layer are divided by before they are compared with those of others."""
-        deviation = (float(layer.w.detach().std()) or 1.0) if self.normalize and layer.w.numel() > 1 else 1.0
-        return deviation * sqrt(self._cost(layer))
+    def _scale(self, unit: Unit) -> float:
+        """Return what magnitudes of a unit are divided by before they are compared with those of others."""
+        return (unit.deviation() if self.normalize else 1.0) * sqrt(unit.cost(self._cost))
 
 
-def _magnitudes(layers: Sequence[Layer]) -> list[Tensor]:
+def _magnitudes(all_units: Sequence[Unit]) -> list[Tensor]:
     """Return the magnitudes of all groups: the one place where a target reads weights."""
-    return [layer.magnitudes(layer.w.detach()) for layer in layers]
+    return [unit.magnitudes() for unit in all_units]
 
 
 def require_share(sparsity: float, of: str = "") -> float:

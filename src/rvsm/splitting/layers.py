@@ -10,6 +10,22 @@ from torch import Tensor
 from rvsm.groups import Channel, Element, Grouping
 from rvsm.penalties import Grouped, Penalty
 
+
+@dataclass(eq=False)
+class Coupling:
+    """Groups that have parts in several layers.
+
+    Attributes:
+        count: the number of groups.
+        magnitudes: those of the whole groups, when they were measured last; the parts are moved by these one after the
+            other, and moving one part does not change what the others see.
+
+    """
+
+    count: int
+    magnitudes: Tensor | None = None
+
+
 # Elementwise work goes through the weights in blocks that stay in the cache between two kernels.
 _BLOCK = 1 << 18
 
@@ -38,6 +54,8 @@ class Layer:
         convolution_groups: the number g of groups of a convolution.
         transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
         named: whether the user has named it, rather than a pattern or the rule of types.
+        coupling: the groups that it shares with other layers, if its own are parts of such.
+        parts_of: which of those each of its own groups is a part of.
 
     """
 
@@ -57,6 +75,8 @@ class Layer:
     convolution_groups: int = 1
     transposed: bool = False
     named: bool = False
+    coupling: Coupling | None = None
+    parts_of: Tensor | None = None
     _kept: Tensor | None = field(default=None, init=False, repr=False)  # memory for w, while the parameter holds v
     _away: bool = field(default=False, init=False, repr=False)  # whether w is there now
 
@@ -174,8 +194,8 @@ class Layer:
         """
         if self.penalty is None:
             return w.clone()
-        grouped = Grouped(self.penalty, self.groups)
-        return self._restored(grouped.prox(self._oriented(w), self.prox_step if step is None else step))
+        grouped, step = Grouped(self.penalty, self.groups), self.prox_step if step is None else step
+        return self._restored(grouped.prox(self._oriented(w), step, self._of_whole_groups()))
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield views that cover w, small enough to stay in the cache; w as a whole if its weights are grouped."""
@@ -191,6 +211,22 @@ class Layer:
     def magnitudes(self, w: Tensor) -> Tensor:
         """Return the magnitude of each group of ``w``."""
         return self.groups.magnitudes(self._oriented(w))
+
+    def norms(self, w: Tensor) -> Tensor:
+        """Return the norm of each group of ``w``."""
+        return self.groups.norms(self._oriented(w))
+
+    def part(self, values: Tensor) -> Tensor:
+        """Return the values of this layer's groups, given those of all groups that it has a part in."""
+        if self.parts_of is None:
+            return values
+        return values[self.parts_of].view(-1, *[1] * (self.parameter.dim() - 1))
+
+    def _of_whole_groups(self) -> Tensor | None:
+        """Return the magnitudes of the groups that this layer's are parts of; None if they are whole."""
+        if self.coupling is None or self.coupling.magnitudes is None:
+            return None
+        return self.part(self.coupling.magnitudes)
 
     @property
     def outputs(self) -> int:

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rvsm.groups import Coupled
 from rvsm.metrics import Statistics
 from rvsm.splitting import state
 from rvsm.splitting.algorithm import Algorithm
 from rvsm.splitting.attachment import Attachment
 from rvsm.splitting.budget import Budget, Phase
+from rvsm.splitting.coupled import coupled
 from rvsm.splitting.ends import without_ends
 from rvsm.splitting.hooks import gradient_scale
 from rvsm.splitting.layers import Layer, require_finite, require_no_overshoot
@@ -22,6 +24,7 @@ from rvsm.splitting.notices import warn
 from rvsm.splitting.options import count_multiplications, give_options
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.summary import describe, measure
+from rvsm.splitting.units import measure_couplings
 from rvsm.splitting.weights import unwrap
 from rvsm.splitting.zeros import FixedZeros, reservations
 
@@ -40,7 +43,8 @@ class Method(Algorithm):
         if self._network is not None and self.include is None:
             warn_of_untouched(self._network, layers, unwanted or ())
         give_options(layers, self.layer_options(), self.overrides, named=self.budget is not None)
-        self.layers = without_ends(layers, self._network, self.example_input)
+        arrange = coupled if any(isinstance(layer.groups, Coupled) for layer in layers) else without_ends
+        self.layers = arrange(layers, self._network, self.example_input)
         for layer in self.layers:
             layer.group_sizes()  # raises where the shape does not fit the grouping
             if self.budget is not None:
@@ -68,6 +72,7 @@ class Method(Algorithm):
         for layer in self.layers.attached:  # a loaded state may be older than the model's present type and device
             layer.memory = {kind: torch.empty_like(layer.parameter).copy_(v) for kind, v in layer.memory.items()}
             layer.away = layer.away
+        measure_couplings(self.layers)
         self._zeros.resume(self._attachment.optimizer)
         if last is not None and last.optimizer is not self._attachment.optimizer:
             for layer in self.layers:
@@ -121,6 +126,7 @@ class Method(Algorithm):
         self.layers.require_types()
         for layer in self.layers:
             layer.come_back(self.alpha)
+        measure_couplings(self.layers)
         self.gradient_scale = gradient_scale(optimizer)
         moving = self._moving()
         for layer, lr in moving:
@@ -143,6 +149,7 @@ class Method(Algorithm):
         if self._finalized:
             return
         self.step += 1
+        measure_couplings(self.layers)
         due = self.fixed_sparsity(self.step)
         if self._zeros:
             if due is None:
@@ -279,6 +286,7 @@ class Method(Algorithm):
         for layer in self.layers:
             layer.parameter = tensors[layer.name]
             layer.look_back(self.alpha)
+        measure_couplings(self.layers)
         for layer in self.layers.active:
             require_finite(layer)
         return self.layers.active
@@ -309,6 +317,7 @@ class Method(Algorithm):
         self._require_not_lent("load a state")
         state.check(saved, self.name, self.settings(), self.layers, self.keeps)
         state.restore(saved, self.layers)
+        measure_couplings(self.layers)
         self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])
         self._zeros.load(saved["support"], None if self._attachment is None else self._attachment.optimizer)
 

@@ -126,6 +126,9 @@ def count_multiplications(
         raise ValueError("a budget by flops needs the module and example_input=, a batch to count multiplications on")
     counts = multiplications(model, example_input)
     for layer in layers:
+        if layer.coupling is not None and layer.parameter.dim() == 1:
+            layer.multiplications = 0.0  # biases and norms, which follow their channel
+            continue
         if not counts.get(layer.name):
             raise ValueError(
                 f"the forward pass over example_input does not use {layer.name!r} in a layer whose multiplications"

@@ -8,6 +8,7 @@ from torch import Tensor
 from rvsm.metrics import LayerStatistics, Statistics, zeros
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.layers import Layer
+from rvsm.splitting.units import units
 
 
 def measure(
@@ -18,24 +19,12 @@ def measure(
 ) -> Statistics:
     """Return the statistics of layers, given their sparse copies and thresholds, and all parameters of the model."""
     rows: list[LayerStatistics] = []
-    penalty = coupling = 0.0
-    for layer in layers:
-        u = sparse(layer)
-        groups = None if layer.elementwise else layer.magnitudes(u)
-        row = LayerStatistics(
-            name=layer.name,
-            shape=tuple(layer.w.shape),
-            zeros=zeros(u),
-            gap=float(torch.linalg.vector_norm(layer.w - u)),
-            threshold=threshold(layer),
-            lam=None if layer.penalty is None else layer.penalty.lam,
-            beta=layer.beta,
-            groups=None if groups is None else groups.numel(),
-            zero_groups=0 if groups is None else zeros(groups),
-        )
-        rows.append(row)
-        penalty += layer.penalty_value(u)
-        coupling += (layer.beta or 0.0) / 2 * row.gap**2
+    penalty = 0.0
+    for unit in units(layers):
+        us = [sparse(layer) for layer in unit.layers]
+        rows += [_row(layer, u, threshold(layer)) for layer, u in zip(unit.layers, us, strict=True)]
+        penalty += unit.penalty_value(us)
+    coupling = sum((row.beta or 0.0) / 2 * row.gap**2 for row in rows)
     sparsified = {id(layer.parameter) for layer in layers}
     others = [p for p in parameters or () if id(p) not in sparsified]
     return Statistics(
@@ -44,6 +33,21 @@ def measure(
         parameter_zeros=sum(map(zeros, others)) + sum(row.zeros for row in rows),
         penalty=penalty,
         coupling=coupling,
+    )
+
+
+def _row(layer: Layer, u: Tensor, threshold: float) -> LayerStatistics:
+    groups = None if layer.elementwise else layer.magnitudes(u)
+    return LayerStatistics(
+        name=layer.name,
+        shape=tuple(layer.w.shape),
+        zeros=zeros(u),
+        gap=float(torch.linalg.vector_norm(layer.w - u)),
+        threshold=threshold,
+        lam=None if layer.penalty is None else layer.penalty.lam,
+        beta=layer.beta,
+        groups=None if groups is None else groups.numel(),
+        zero_groups=0 if groups is None else zeros(groups),
     )
 
 

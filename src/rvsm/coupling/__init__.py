@@ -1,0 +1,5 @@
+"""Which channels of which layers are one: sums, concatenations, depthwise convolutions and norms couple them."""
+
+from rvsm.coupling.channels import Channels, find_channels
+
+__all__ = ["Channels", "find_channels"]

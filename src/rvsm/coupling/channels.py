@@ -1,0 +1,135 @@
+"""The channels of a network, each with all the places at which it appears.
+
+A *channel* here is what must be removed as a whole: an output of the convolution that computes it, the scale and shift
+of the batch norm behind it, the kernel of a depthwise convolution, the inputs of all that read it; and, where outputs
+of several layers are added, the outputs of all of them. Torch-Pruning's dependency graph says which places follow from
+which; a channel is a connected component of that relation.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from rvsm.coupling.graph import Graph, Place, Side, trace
+
+
+@dataclass(frozen=True, eq=False)
+class Channels:
+    """The channels of a network, numbered from 0.
+
+    Attributes:
+        count: how many there are.
+        outputs: by the name of a module, the channel of each of its outputs; of batch norm and other modules that treat
+            each channel by itself, too.
+        inputs: the same of its inputs.
+        kept: why a channel cannot be removed, whatever its weights: for those that cannot.
+        lost: the operation that could not be followed, for each channel that meets one.
+
+    """
+
+    count: int
+    outputs: dict[str, Tensor]
+    inputs: dict[str, Tensor]
+    kept: dict[int, str]
+    lost: dict[int, str]
+
+
+def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Channels:
+    """Return the channels of a network, from one forward pass over an example; it needs the extra ``shrink``.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
+    >>> channels = find_channels(model, torch.zeros(1, 3, 4, 4))
+    >>> torch.equal(channels.outputs["0"], channels.inputs["1"])
+    True
+    >>> channels.inputs["4"][:8].unique().numel()      # each channel is four inputs of the linear layer
+    2
+    """
+    graph = trace(model, example_input)
+    places = _Places(graph)
+    sizes = {name: (output_size(m), input_size(m)) for name, m in model.named_modules() if name in graph.nodes}
+    outputs = {name: places.channels(name, "out", size) for name, (size, _) in sizes.items() if size is not None}
+    inputs = {name: places.channels(name, "in", size) for name, (_, size) in sizes.items() if size is not None}
+    kept, lost = dict(places.at(graph.kept)), dict(places.at(graph.lost))
+    computed = {int(c) for name, found in outputs.items() if _computes(model.get_submodule(name)) for c in found}
+    given = {c: "it is an input of the network" for c in range(places.count) if c not in computed}
+    return Channels(places.count, outputs, inputs, {**given, **kept}, lost)
+
+
+def is_channelwise(module: nn.Module) -> bool:
+    """Return whether a module treats each channel by itself, so that inputs and outputs are the same channels."""
+    return isinstance(module, _BatchNorm | _InstanceNorm | nn.PReLU) or is_depthwise(module)
+
+
+def is_depthwise(module: nn.Module) -> bool:
+    """Return whether a module is a convolution with one kernel for each channel."""
+    return (
+        isinstance(module, _ConvNd) and module.groups > 1 and module.groups == module.in_channels == module.out_channels
+    )
+
+
+def output_size(module: nn.Module) -> int | None:
+    """Return the number of output channels of a module whose channels are known; None for others."""
+    if isinstance(module, _ConvNd):
+        return module.out_channels
+    if isinstance(module, nn.Linear):
+        return module.out_features
+    if isinstance(module, _BatchNorm | _InstanceNorm):
+        return module.num_features
+    return module.num_parameters if isinstance(module, nn.PReLU) and module.num_parameters > 1 else None
+
+
+def input_size(module: nn.Module) -> int | None:
+    """Return the number of input channels of a module whose channels are known; None for others."""
+    if isinstance(module, _ConvNd):
+        return module.in_channels
+    return module.in_features if isinstance(module, nn.Linear) else output_size(module)
+
+
+def _computes(module: nn.Module) -> bool:
+    """Return whether a module makes channels out of others."""
+    return isinstance(module, _ConvNd | nn.Linear) and not is_depthwise(module)
+
+
+class _Places:
+    """Places in a graph, in sets that are one channel each; the sets are numbered when they are first asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._above: dict[Place, Place] = {}
+        self._numbers: dict[Place, int] = {}
+        for one, other in graph.joined:
+            self._above[self._root(one)] = self._root(other)
+
+    @property
+    def count(self) -> int:
+        """The number of channels that have been asked for."""
+        return len(self._numbers)
+
+    def channels(self, module: str, side: Side, size: int) -> Tensor:
+        """Return the channel of each of a module's inputs or outputs."""
+        node = self._graph.nodes[module]
+        return torch.tensor([self._number(self._graph.place(node, side, i)) for i in range(size)], dtype=torch.long)
+
+    def at(self, reasons: dict[int, str]) -> Iterator[tuple[int, str]]:
+        """Yield each channel that meets one of the nodes, with what is said of that node."""
+        for place in {place for pair in self._graph.joined for place in pair}:
+            if place.node in reasons:
+                yield self._number(place), reasons[place.node]
+
+    def _number(self, place: Place) -> int:
+        return self._numbers.setdefault(self._root(place), len(self._numbers))
+
+    def _root(self, place: Place) -> Place:
+        path = []
+        while (above := self._above.get(place, place)) != place:
+            path.append(place)
+            place = above
+        for each in path:
+            self._above[each] = place
+        return place

@@ -1,0 +1,170 @@
+"""Torch-Pruning's dependency graph of a network, read as pairs of places that are one channel.
+
+The graph comes from the autograd graph of one forward pass, so it sees what ``forward`` does. It takes an operation
+that it does not know for one that leaves channels apart; here operations are told apart by name, and a channel that
+meets one that is not known is lost: nobody may remove it.
+"""
+
+import copy
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from rvsm.coupling.operations import reason_to_stay, unknown_operation
+from rvsm.extras import needed_by
+
+Side = Literal["in", "out", "both"]
+
+
+class Place(NamedTuple):
+    """A channel at a node of the graph: the number of an input, of an output, or of both where they are the same."""
+
+    node: int
+    side: Side
+    number: int
+
+
+@dataclass
+class Graph:
+    """What the dependency graph says.
+
+    Attributes:
+        nodes: the node of each module, by its name.
+        channelwise: of each node, whether its inputs and outputs are the same channels.
+        joined: pairs of places that are one channel.
+        kept: why the channels at a node must stay, by node.
+        lost: the name of the operation at a node that could not be followed, by node.
+
+    """
+
+    nodes: dict[str, int] = field(default_factory=dict)
+    channelwise: dict[int, bool] = field(default_factory=dict)
+    joined: list[tuple[Place, Place]] = field(default_factory=list)
+    kept: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
+
+    def place(self, node: int, side: Side, number: int) -> Place:
+        """Return a place, in the one way in which it is written."""
+        return Place(node, "both" if self.channelwise[node] else side, number)
+
+
+def trace(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Graph:
+    """Return what the dependency graph of a network says; the network stays as it is."""
+    kinds = _torch_pruning().ops.OPTYPE
+    built = _torch_pruning().DependencyGraph()
+    model = copy.deepcopy(model).requires_grad_(True)
+    sources: set[Any] = set()
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        try:
+            built.build_dependency(
+                model, _as_sources(example_input, sources), forward_fn=_forward, output_transform=_ends, verbose=False
+            )
+        except Exception as problem:  # whatever a network may raise, and what Torch-Pruning makes of it
+            raise ValueError(
+                f"cannot follow the channels of {type(model).__name__}: {type(problem).__name__}: {problem}"
+            ) from problem
+    graph = Graph()
+    names = {module: name for name, module in model.named_modules()}
+    uses = Counter(id(w) for module in model.modules() for w in module.parameters(recurse=False))
+    numbers = {node: number for number, node in enumerate(built.module2node.values())}
+    for node, number in numbers.items():
+        kind = kinds(node.type).name
+        pruner = built.get_pruner_of_module(node.module)
+        graph.channelwise[number] = pruner.prune_in_channels == pruner.prune_out_channels
+        if node.module in names:
+            graph.nodes[names[node.module]] = number
+        if node.grad_fn in sources:
+            graph.kept[number] = "it is an input of the network"
+        elif reason := reason_to_stay(kind, node, uses):
+            graph.kept[number] = reason
+        elif operation := unknown_operation(kind, node):
+            graph.lost[number] = operation
+    graph.joined += _Walk(built, numbers, graph).pairs()
+    return graph
+
+
+def _torch_pruning() -> Any:
+    with needed_by("following channels through layers", extra="shrink"):
+        import torch_pruning
+    return torch_pruning
+
+
+def _as_sources(example_input: Any, sources: set[Any]) -> tuple[Any, ...]:
+    """Return the inputs as results of operations, so that the graph has a node for each; ``sources`` get these."""
+    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    found = [x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
+    sources |= {x.grad_fn for x in found if torch.is_tensor(x) and x.grad_fn is not None}
+    return tuple(found)
+
+
+def _forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
+    return model(*inputs)
+
+
+def _ends(outputs: Any) -> list[Tensor]:
+    """Return outputs as results of an operation of their own, which Torch-Pruning takes for the end of the network."""
+    found = [y * 1 for y in tree_leaves(outputs) if torch.is_tensor(y) and y.grad_fn is not None]
+    if not found:
+        raise ValueError("its outputs do not depend on its parameters by operations that have a gradient")
+    return found
+
+
+class _Index(NamedTuple):
+    """A number of a channel as Torch-Pruning's mappings take it: where it is now, and where it came from."""
+
+    idx: int
+    root_idx: int
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """Follows all channels of all modules along the dependencies."""
+
+    built: Any
+    numbers: dict[Any, int]
+    graph: Graph
+
+    def pairs(self) -> Iterator[tuple[Place, Place]]:
+        """Yield the pairs of places that each dependency makes one channel."""
+        seen: set[Place] = set()
+        ahead = deque(self._starts())
+        while ahead:
+            node, trigger, channels = ahead.popleft()
+            new = [c for c in dict.fromkeys(channels) if self._place(node, trigger, c) not in seen]
+            seen.update(self._place(node, trigger, c) for c in new)
+            for dependency in node.dependencies if new else ():
+                if dependency.is_triggered_by(trigger):
+                    mapped = self._mapped(dependency, new)
+                    target, handler = dependency.target, dependency.handler
+                    for c in mapped:
+                        yield self._place(node, trigger, c.root_idx), self._place(target, handler, c.idx)
+                    ahead.append((target, handler, [c.idx for c in mapped]))
+
+    def _starts(self) -> Iterator[tuple[Any, Any, list[int]]]:
+        """Yield the outputs and the inputs of all modules whose numbers are known."""
+        for node in self.numbers:
+            pruner = self.built.get_pruner_of_module(node.module)
+            for handler, size in (
+                (pruner.prune_out_channels, self.built.get_out_channels(node)),
+                (pruner.prune_in_channels, self.built.get_in_channels(node)),
+            ):
+                if size is not None:
+                    yield node, handler, list(range(size))
+
+    def _mapped(self, dependency: Any, channels: list[int]) -> list[Any]:
+        """Return where channels of a dependency's source are in its target."""
+        mapped: list[Any] = [_Index(c, c) for c in channels]
+        for mapping in dependency.index_mapping:
+            mapped = mapped if mapping is None else mapping(mapped)
+        return mapped
+
+    def _place(self, node: Any, handler: Any, channel: int) -> Place:
+        out = handler == self.built.get_pruner_of_module(node.module).prune_out_channels
+        return self.graph.place(self.numbers[node], "out" if out else "in", channel)

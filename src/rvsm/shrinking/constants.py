@@ -1,0 +1,134 @@
+"""What a network computes whatever its input: the constants that dead channels leave behind.
+
+The network runs once with NaN for its input. NaN spreads over all that depends on the input, and what stays finite does
+not. Only where a factor is zero would NaN spread too far, so products are made anew: a result is NaN if a NaN meets a
+weight that is not zero.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_aten = torch.ops.aten
+
+
+def constant_inputs(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor]:
+    """Return, for each convolution and linear layer, the value of each of its input channels; NaN if it has none.
+
+    A channel has a value if it is the same for every input, at every position, and at each call of the layer. The
+    network is to be in evaluation mode.
+
+    >>> model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
+    >>> model[0].weight.data, model[0].bias.data = torch.tensor([[0.0], [1.0]]), torch.tensor([3.0, 3.0])
+    >>> constant_inputs(model, [torch.zeros(1, 1)])["2"]
+    tensor([3., nan])
+    """
+    unknown = [torch.full_like(x, torch.nan) if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
+    with torch.no_grad():
+        with _recorded(model) as found, _Spreading():  # type: ignore[no-untyped-call]
+            model(*unknown)
+        # An operation that loses a NaN, a comparison perhaps, is found out by a real input.
+        with _recorded(model) as real:
+            model(*inputs)
+    return {name: _common([*found[name], *real.get(name, [])]) for name in found}
+
+
+@contextmanager
+def _recorded(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Record the inputs of all convolutions and linear layers, one row for each channel."""
+    found: dict[str, list[Tensor]] = {}
+
+    def recorder(name: str, channel: int) -> Callable[..., None]:
+        def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            x = args[0] if args else kwargs["input"]
+            found.setdefault(name, []).append(x.detach().movedim(channel, 0).flatten(1))
+
+        return record
+
+    handles = []
+    for name, module in model.named_modules():
+        if isinstance(module, _ConvNd | nn.Linear):
+            channel = -1 - len(module.kernel_size) if isinstance(module, _ConvNd) else -1
+            handles.append(module.register_forward_pre_hook(recorder(name, channel), with_kwargs=True))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _common(rows: Sequence[Tensor]) -> Tensor:
+    """Return the value that all entries of a row share, in each of some tables; NaN if they do not."""
+    values = rows[0][:, 0]
+    for table in rows:
+        # The same numbers may be added in another order at another position.
+        same = torch.isclose(table, values[:, None], rtol=1e-5, atol=0.0).all(dim=1)
+        values = torch.where(same, values, torch.nan)
+    return values
+
+
+class _Spreading(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Lets NaN spread to all that depends on it, and to nothing else."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        rule = _RULES.get(func.overloadpacket)
+        return func(*args, **(kwargs or {})) if rule is None else rule(func, *args, **(kwargs or {}))
+
+
+def _product(func: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, *others: Any) -> Tensor:
+    """Return a convolution or a matrix product that is NaN only where a NaN meets something that is not zero."""
+
+    def made(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+        result: Tensor = func(a, b, *([bias] if func in _WITH_BIAS else []), *others)
+        return result
+
+    meets = made(a.isnan().to(a), (b != 0).to(b), None) + made((a != 0).to(a), b.isnan().to(b), None)
+    return made(a.nan_to_num(), b.nan_to_num(), bias).masked_fill(meets > 0.5, torch.nan)
+
+
+def _sum_and_product(func: Any, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
+    scaled: Tensor = scales.get("alpha", 1) * _product(_aten.mm.default, a, b)
+    total: Tensor = scaled + scales.get("beta", 1) * bias
+    return total
+
+
+def _times(func: Any, a: Any, b: Any) -> Tensor:
+    """Return a product in which zero times anything is zero."""
+    product: Tensor = func(a, b)
+    zero = torch.as_tensor(a == 0) | torch.as_tensor(b == 0)
+    return product.masked_fill(zero, 0.0) if product.is_floating_point() else product
+
+
+def _batch_norm(func: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *others: Any) -> Any:
+    """Return a batch norm in which a scale of zero leaves the shift, whatever comes in."""
+    result, *rest = func(x, weight, bias, *others)
+    if weight is not None and bias is not None:
+        shape = (1, -1, *[1] * (x.dim() - 2))
+        result = torch.where(weight.view(shape) == 0, bias.view(shape), result)
+    return (result, *rest)
+
+
+def _embedding(func: Any, weight: Tensor, *others: Any, **options: Any) -> Tensor:
+    """Return NaN: indices cannot be, but what they look up is unknown."""
+    looked_up: Tensor = func(weight, *others, **options)
+    return torch.full_like(looked_up, torch.nan)
+
+
+_WITH_BIAS = {_aten.convolution.default}
+_RULES: dict[Any, Callable[..., Any]] = {
+    _aten.convolution: _product,
+    _aten.mm: _product,
+    _aten.bmm: _product,
+    _aten.addmm: _sum_and_product,
+    _aten.mul: _times,
+    _aten.mul_: lambda func, a, b: a.copy_(_times(_aten.mul.Tensor, a, torch.as_tensor(b))),
+    _aten.native_batch_norm: _batch_norm,
+    _aten._native_batch_norm_legit_no_training: _batch_norm,
+    _aten.cudnn_batch_norm: _batch_norm,
+    _aten.embedding: _embedding,
+}

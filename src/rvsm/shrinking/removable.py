@@ -1,0 +1,80 @@
+"""Which channels can go without a trace."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from rvsm.coupling import Channels
+from rvsm.coupling.channels import is_depthwise
+
+
+def removable(model: nn.Module, channels: Channels, constants: dict[str, Tensor]) -> Tensor:
+    """Return which channels can be removed, given the constant values among the inputs of each layer.
+
+    A channel can go if every layer that reads it has no weights for it, or gets a constant that can be had otherwise:
+    zero, or a value that moves into the layer's bias. The latter needs a layer that pads with no zeros, for at a border
+    a constant is not constant.
+    """
+    gone = torch.zeros(channels.count, dtype=torch.bool)
+    while not torch.equal(gone, more := _unneeded(model, channels, constants, gone)):
+        gone = more
+    for channel, operation in channels.lost.items():
+        if gone[channel]:
+            raise ValueError(
+                f"cannot follow the channels through the operation {operation!r}, and there are some to remove there;"
+                " the network is left as it is. Use layers and operations that treat each channel by itself, or leave"
+                " the layers before it dense with exclude=[...]"
+            )
+    while _even_out(model, channels, gone):
+        pass
+    return gone
+
+
+def _unneeded(model: nn.Module, channels: Channels, constants: dict[str, Tensor], gone: Tensor) -> Tensor:
+    """Return the channels that nobody needs if some are gone already, these included."""
+    unneeded = torch.ones(channels.count, dtype=torch.bool)
+    for name, read in channels.inputs.items():
+        module = model.get_submodule(name)
+        if isinstance(module, _ConvNd | nn.Linear) and not is_depthwise(module):
+            spared = _unread(module, ~gone[channels.outputs[name]]) | _absorbs(module, constants[name]).cpu()
+            unneeded[read[~spared]] = False
+    unneeded[list(channels.kept)] = False
+    return unneeded
+
+
+def _unread(module: _ConvNd | nn.Linear, outputs: Tensor) -> Tensor:
+    """Return which inputs have no weights in a layer of which only some outputs are left."""
+    used = module.weight.detach().cpu().flatten(2 if module.weight.dim() > 2 else 1) != 0
+    used = used.any(dim=2) if used.dim() > 2 else used
+    if isinstance(module, _ConvNd) and module.transposed:
+        groups = module.groups
+        return ~torch.cat([u[:, o].any(dim=1) for u, o in zip(used.chunk(groups), outputs.chunk(groups), strict=True)])
+    groups = module.groups if isinstance(module, _ConvNd) else 1
+    return ~torch.cat([u[o].any(dim=0) for u, o in zip(used.chunk(groups), outputs.chunk(groups), strict=True)])
+
+
+def _absorbs(module: _ConvNd | nn.Linear, constants: Tensor) -> Tensor:
+    """Return which inputs a layer can do without, because their values are constant."""
+    plain = True
+    if isinstance(module, _ConvNd):
+        unpadded = module.padding == "valid" or not (isinstance(module.padding, str) or any(module.padding))
+        plain = not module.transposed and (unpadded or module.padding_mode != "zeros")
+    return constants.isfinite() if plain else constants == 0
+
+
+def _even_out(model: nn.Module, channels: Channels, gone: Tensor) -> bool:
+    """Keep a channel more where a layer needs it; return whether there was one.
+
+    A layer needs one channel at least, and each group of a grouped convolution as many as the others.
+    """
+    for sides in (channels.outputs, channels.inputs):
+        for name, at in sides.items():
+            module = model.get_submodule(name)
+            groups = module.groups if isinstance(module, _ConvNd) and not is_depthwise(module) else 1
+            parts = at.view(groups, -1)
+            needed = max(1, int((~gone[parts]).sum(dim=1).max()))
+            for part in parts:
+                if int((~gone[part]).sum()) < needed:
+                    gone[part[gone[part]][0]] = False
+                    return True
+    return False

@@ -1,0 +1,104 @@
+"""A smaller network that computes the same."""
+
+import copy
+import warnings
+from typing import overload
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from rvsm.coupling import find_channels
+from rvsm.shrinking.constants import constant_inputs
+from rvsm.shrinking.cut import Take, cut
+from rvsm.shrinking.momentum import O, carried_over
+from rvsm.shrinking.removable import removable
+from rvsm.splitting.weights import unwrap
+from rvsm.trials import difference, trial_inputs
+
+TOLERANCE = 1e-4
+
+
+@overload
+def shrink(model: nn.Module, example_input: Tensor | tuple[Tensor, ...]) -> nn.Module: ...
+@overload
+def shrink(model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: O) -> tuple[nn.Module, O]: ...
+def shrink(
+    model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: Optimizer | None = None
+) -> nn.Module | tuple[nn.Module, Optimizer]:
+    """Return a smaller network that computes what the model computes in evaluation mode, without its dead channels.
+
+    A channel is dead if nobody reads it, or if what it says does not depend on the input: it is zero, or a constant
+    that moves into the biases of the layers that read it. It is removed from all layers that it spans: residual sums,
+    concatenations, depthwise and grouped convolutions, norms, linear layers after a flattening. Channels that have to
+    stay, such as the outputs of the network, stay. Before it is returned, the smaller network is compared with the
+    model on the example and on random inputs of its shape. It needs the extra ``shrink``.
+
+    The model is not changed, and the result is an ordinary module of the same classes, with other sizes: it trains on,
+    saves, compiles and exports. Weights that are still zero in it are not held; see `rvsm.keep_zeros`.
+
+    Args:
+        model: a network with channels of zeros, as `finalize` leaves it.
+        example_input: a batch, or a tuple of several inputs.
+        optimizer: the optimizer that trains the model. With it the result is a pair: the smaller network, and a new
+            optimizer of the same class and options that trains it, with the momentum of all that is left.
+
+    >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 3))
+    >>> for w in model[0].parameters():
+    ...     w.data[2:] = 0
+    >>> shrink(model, torch.randn(1, 3, 8, 8))[0]
+    Conv2d(3, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))
+
+    """
+    whole = unwrap(model)
+    inputs = example_input if isinstance(example_input, tuple) else (example_input,)
+    if not inputs or not all(torch.is_tensor(x) for x in inputs):
+        raise TypeError(f"example_input must be a batch, a tensor or a tuple of tensors, but is {example_input!r}")
+    smaller = copy.deepcopy(whole)
+    taken = _shrink(smaller, inputs)
+    if not taken:
+        warnings.warn(
+            "shrink found no channel to remove, and returns a copy; finalize() the sparsifier first, and let it remove"
+            " whole channels with groups='coupled'",
+            stacklevel=2,
+        )
+    return smaller if optimizer is None else (smaller, carried_over(optimizer, whole, smaller, taken))
+
+
+def _shrink(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Take]:
+    """Remove the dead channels of a model, in place, and return what is left of its parameters."""
+    original = copy.deepcopy(model).eval()
+    channels = find_channels(original, inputs)
+    try:
+        constants = constant_inputs(original, inputs)
+    except Exception as problem:  # whatever forward may raise when its input is NaN
+        raise ValueError(
+            f"cannot tell what {type(model).__name__} computes whatever its input, because its forward fails for an"
+            f" input of NaN: {problem}"
+        ) from problem
+    gone = removable(original, channels, constants)
+    taken = cut(model, channels, gone, constants)
+    _require_equal(original, model, inputs)
+    return taken
+
+
+def _require_equal(original: nn.Module, smaller: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Raise if the smaller network computes something else."""
+    tried = copy.deepcopy(smaller).eval()
+    trials = trial_inputs([x.cpu() for x in inputs], len(inputs[0]))
+    random = tuple(t.to(x.device) for t, x in zip(trials, inputs, strict=True))
+    for trial in (inputs, random):
+        with torch.no_grad():
+            expected = original(*(x.clone() for x in trial))
+            try:
+                found = difference(tried(*(x.clone() for x in trial)), expected)
+            except Exception as problem:  # mostly shapes that do not fit
+                raise ValueError(
+                    f"the smaller network fails: {problem}; forward of {type(original).__name__} probably depends on"
+                    " the number of channels, for instance by a view to fixed sizes; write -1 or x.shape there"
+                ) from problem
+        if not found <= TOLERANCE:
+            raise ValueError(
+                f"the smaller network would differ by {found:.1e} of the largest output, so {type(original).__name__}"
+                " has an operation that mixes channels in a way that could not be followed; nothing was changed"
+            )
