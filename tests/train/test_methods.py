@@ -124,3 +124,14 @@ def test_seeds_differ_and_repeat(small: Any, train: Any) -> None:
     one, again, other = (train(small("--seed", seed)).weights()["0.weight"] for seed in ("0", "0", "1"))
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
+
+
+def test_channels_that_span_layers(train: Any) -> None:
+    pytest.importorskip("torch_pruning")
+    config = read_config(flags=[*LEARNING, "--groups.name", "coupled", "--budget.sparsity", "0.5"])
+    with pytest.warns(UserWarning, match="channels of 1 of the selected weights have to stay"):
+        run = train(config)
+    result = run.result()
+    assert {name.rpartition(".")[2] for name in result["layers"]} == {"weight", "bias"}  # batch norms are part of it
+    assert result["sparsity"] == pytest.approx(0.5, abs=0.05)
+    assert result["test"]["u"]["accuracy"] > 0.5

@@ -10,13 +10,13 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-# These treat each channel by itself.
+# These treat each channel by itself. Pooling in channels-last order ends with AsStrided.
 _CHANNELWISE = {
-    "Abs", "Add", "Alias", "Celu", "Clamp", "ClampMax", "ClampMin", "Clone", "ConstantPadNd", "Cos", "Div", "Elu",
-    "Erf", "Exp", "Gelu", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyRelu", "Log", "Log1P",
-    "LogSigmoid", "Mish", "Mul", "NativeDropout", "Neg", "Pow", "PreluKernel", "Reciprocal", "Relu", "Rsqrt", "Selu",
-    "Sigmoid", "Silu", "Sin", "Softplus", "Softshrink", "Sqrt", "Squeeze", "Sub", "Tanh", "Threshold", "ToCopy",
-    "Unsqueeze", "AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool2D",
+    "Abs", "Add", "Alias", "AsStrided", "Celu", "Clamp", "ClampMax", "ClampMin", "Clone", "ConstantPadNd", "Cos",
+    "Div", "Elu", "Erf", "Exp", "Gelu", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyRelu", "Log",
+    "Log1P", "LogSigmoid", "Mish", "Mul", "NativeDropout", "Neg", "Pow", "PreluKernel", "Reciprocal", "Relu", "Rsqrt",
+    "Selu", "Sigmoid", "Silu", "Sin", "Softplus", "Softshrink", "Sqrt", "Squeeze", "Sub", "Tanh", "Threshold",
+    "ToCopy", "Unsqueeze", "AvgPool2D", "AvgPool3D", "AdaptiveAvgPool2D", "AdaptiveAvgPool3D", "AdaptiveMaxPool2D",
     "AdaptiveMaxPool3D", "MaxPool2DWithIndices", "MaxPool3DWithIndices", "MkldnnMaxPool2D", "ReflectionPad1D",
     "ReflectionPad2D", "ReflectionPad3D", "ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D",
     "UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D", "UpsampleNearestExact2D", "UpsampleLinear1D",

@@ -67,10 +67,10 @@ def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
 
 
 def channel_norms(model: nn.Module, named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
-    """Return the norm of each output channel of each listed weight of a model, to four digits."""
+    """Return the norm of each output channel of each listed weight of a model, to four digits; vectors have none."""
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, _ConvTransposeNd)}  # outputs come second
     norms = {}
-    for name, w in named:
+    for name, w in ((name, w) for name, w in named if w.dim() > 1):
         by_output = w.detach().float().transpose(0, 1) if id(w) in transposed else w.detach().float()
         norms[name] = [float(f"{norm:.4g}") for norm in by_output.flatten(1).norm(dim=1).tolist()]
     return norms

@@ -80,8 +80,9 @@ def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int
 
     A channel can only go if a filter is zero, or all that reads a filter: usually none is, and nothing to be captured.
     """
-    if all(w.flatten(1).any(1).all() and w.transpose(0, 1).flatten(1).any(1).all() for _, w in held):
-        return {"removed": 0, "total": sum(len(w) for _, w in held)}
+    matrices = [w for _, w in held if w.dim() > 1]
+    if all(w.flatten(1).any(1).all() and w.transpose(0, 1).flatten(1).any(1).all() for w in matrices):
+        return {"removed": 0, "total": sum(map(len, matrices))}
     from rvsm.lowering import removed_channels
 
     model = copy.deepcopy(trainer.model).cpu().eval()
