@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rvsm.coupling import find_channels
+from rvsm.example_inputs import difference, trial_inputs
 from rvsm.shrinking.constants import constant_inputs
 from rvsm.shrinking.cut import Take, cut
 from rvsm.shrinking.momentum import O, carried_over
 from rvsm.shrinking.removable import removable
 from rvsm.splitting.weights import unwrap
-from rvsm.trials import difference, trial_inputs
 
 TOLERANCE = 1e-4
 
