@@ -43,10 +43,11 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, t: int) -> None:
     optimizer.step()
 
 
-def temper(parameter: Tensor, u: Tensor, threshold: float, group: dict) -> None:
-    """Limit the gradient of what u leaves out, so that it lifts no weight by more than the threshold."""
+def temper(parameter: Tensor, u: Tensor, threshold: float, group: dict, alpha: float) -> None:
+    """Limit the gradient of what u leaves out to the threshold, and multiply that of emptied outputs by α."""
     limit = threshold * (1 - group.get("momentum", 0.0)) / group["lr"]
     parameter.grad[u == 0] = parameter.grad[u == 0].clamp(-limit, limit)
+    parameter.grad[(u.flatten(1) == 0).all(1)] *= alpha
 
 
 def weights(model: nn.Sequential) -> list[Tensor]:
@@ -82,7 +83,7 @@ def test_the_formula_with_a_given_penalty(optimizer: str, penalty: Penalty, grad
         loss(model, t).backward()
         for parameter, w, u in zip(weights(model), ws, us, strict=True):
             if alpha < 1:
-                temper(parameter, u, penalty.threshold(1 / beta), opt.param_groups[0])
+                temper(parameter, u, penalty.threshold(1 / beta), opt.param_groups[0], alpha)
             parameter.data = w - opt.param_groups[0]["lr"] * beta * (w - u)
         opt.step()
         ws = [w.detach().clone() for w in weights(model)]
@@ -117,7 +118,7 @@ def test_the_formula_with_a_target(penalty: str) -> None:
         model.zero_grad()
         loss(model, t).backward()
         for parameter, u, threshold in zip(weights(model), us, thresholds, strict=True):
-            temper(parameter, u, threshold, opt.param_groups[0])
+            temper(parameter, u, threshold, opt.param_groups[0], alpha)
         layers = [Layer(str(i), w) for i, w in enumerate(ws)]
         thresholds = [s or 1e-30 for s in budget.cutoffs(layers, 0.7 * (1 - alpha**3))]
         # Through λ, as the method does it: a weight at the threshold may lie on either side after rounding.
@@ -153,7 +154,24 @@ def test_an_emptied_channel_before_a_batch_norm_does_not_take_the_places_of_othe
     raw = model[0].weight.grad.abs().amax(dim=(1, 2, 3))
     assert raw[0] > 20 * raw[1:].max()
     opt.step()
-    assert 0.1 * model[0].weight.grad.abs()[0].max() <= 1.0001 * method.statistics().layers[0].threshold
+    assert (model[0].weight.grad[0] == 0).all()  # α times what it was
+    assert 0.1 * model[0].weight.grad.abs().max() <= 1.0001 * method.statistics().layers[0].threshold
+
+
+def test_the_gradient_of_an_emptied_output_fades_with_alpha() -> None:
+    model, opt, method = attached("nesterov")
+    for t in range(RAMP // 2):
+        step(model, opt, t)
+    assert method.alpha == pytest.approx(0.5)
+    with torch.no_grad():
+        method.layers[0].w[2] *= 1e-6  # an output that u leaves out, before the layer is thresholded again
+    model[0].weight.data.copy_(method.layers[0].w)
+    opt.zero_grad()
+    loss(model, RAMP // 2).backward()
+    raw = model[0].weight.grad.clone()
+    limit = method.layers[0].threshold * (1 - 0.9) / LR
+    opt.step()
+    torch.testing.assert_close(model[0].weight.grad[2], 0.5 * raw[2].clamp(-limit, limit), rtol=1e-9, atol=0)
 
 
 def test_the_default_is_the_papers_method_unless_there_is_a_target() -> None:

@@ -143,3 +143,32 @@ def test_a_channel_of_a_grouped_convolution_is_what_reads_one_input_channel(conv
             blind = model(x)
             model.weight.copy_(kept)
             torch.testing.assert_close(blind, model(x))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Linear(4, 3),
+        nn.Conv2d(4, 6, 3, groups=2),
+        nn.ConvTranspose2d(4, 6, 3),
+        nn.ConvTranspose1d(4, 6, 3, groups=2),
+    ],
+    ids=str,
+)
+def test_emptied_outputs_are_those_that_depend_on_no_input(module: nn.Module) -> None:
+    layer = select(module, None, None)[0]
+    torch.manual_seed(0)
+    outputs = torch.arange(layer.outputs)
+    with torch.no_grad():
+        module.bias.zero_()
+        w = layer.parameter
+        if layer.transposed:  # [in, out/g, …]: the second output of the last group
+            w.view(layer.convolution_groups, -1, *w.shape[1:])[-1, :, 1] = 0
+        else:
+            w[-1] = 0
+        x = torch.randn(2, 4, *[5] * (w.dim() - 2))
+        dead = [int(o) for o in outputs if (module(x).select(1, int(o)) == 0).all()]
+    emptied = layer.emptied_outputs(w.detach() == 0).expand_as(w)
+    assert len(dead) == 1
+    assert int(emptied.sum()) == w.numel() // layer.outputs
+    assert (w[emptied] == 0).all()

@@ -233,6 +233,14 @@ class Layer:
         """The number of outputs: channels or features."""
         return self.parameter.shape[1] * self.convolution_groups if self.transposed else self.parameter.shape[0]
 
+    def emptied_outputs(self, unused: Tensor) -> Tensor:
+        """Return which weights belong to an output all of whose weights are ``unused``, in a shape that broadcasts."""
+        if not self.transposed:
+            return unused.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1)) if unused.dim() > 1 else unused
+        by_output = _swap(unused, self.convolution_groups)
+        emptied = by_output.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1))
+        return _swap(emptied.expand_as(by_output), self.convolution_groups)
+
     def group_sizes(self) -> Tensor:
         """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
         return self.groups.sizes(self._oriented(self.w))

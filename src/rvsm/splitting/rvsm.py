@@ -29,7 +29,7 @@ class RVSM(Targeted):
 
     The pull is made on w before the optimizer's step, with the gradient already computed, and so acts outside momentum
     and adaptive scaling, as AdamW's weight decay does. Between two steps the model holds v. Where α < 1, the gradient
-    of a weight that u leaves out is limited so that no step lifts it by more than the threshold; see `temper`.
+    of a weight that u leaves out is tempered so that no step lifts it by more than the threshold; see `temper`.
 
     Args:
         penalty: a penalty with its λ, or the name of one whose λ a target sparsity sets.
@@ -111,13 +111,14 @@ class RVSM(Targeted):
             require_dense_gradient(layer.name, layer.parameter.grad)
 
     def temper(self, layer: Layer, lr: float) -> None:
-        """Limit the gradient of weights that u leaves out to t(1 − μ)/η, t the threshold and μ the momentum.
+        """Keep gradients at v, which u's weights need, from lifting what u leaves out.
 
-        So no gradient lifts such a weight by more than the threshold. At rest none is as large: there it is β|w|(1 − μ)
-        with |w| ≤ t and ηβ < 1. But where u has emptied a whole channel before a batch norm, the norm divides by √ε
-        instead of a deviation, and weights that have no part in the network get gradients hundreds of times as large
-        as those that have. They would leap far above every threshold, and a common ranking would give them the places
-        of whole layers.
+        Where u has emptied a whole output, v = αw there, and a batch norm that follows divides by the deviation of
+        almost nothing: the gradient grows like 1/α, to hundreds of times those of weights in use. Such weights would
+        leap far above every threshold, and a common ranking would give them the places of whole layers. So the gradient
+        of an emptied output is multiplied by α = dv/dw, as the chain rule has it. The gradient of any other weight that
+        u leaves out is limited to t(1 − μ)/η, t the threshold and μ the momentum: it lifts no weight by more than the
+        threshold. At rest none is as large: there it is β|w|(1 − μ) with |w| ≤ t and ηβ < 1.
         """
         gradient = layer.parameter.grad
         if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
@@ -125,9 +126,8 @@ class RVSM(Targeted):
         momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
         limit = layer.threshold * (1 - momentum) / lr * self.gradient_scale
         unused = self.sparse(layer) == 0
-        gradient.copy_(torch.where(unused, gradient.clamp(-limit, limit), gradient))
-
-    # Its options
+        limited = torch.where(unused, gradient.clamp(-limit, limit), gradient)
+        gradient.copy_(torch.where(layer.emptied_outputs(unused), self.alpha * limited, limited))
 
     def __post_init__(self) -> None:
         super().__post_init__()
