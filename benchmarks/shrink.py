@@ -253,10 +253,12 @@ def measured(key: dict[str, Any], course: Course) -> dict[str, Any]:
     }
 
 
-def table() -> str:
+def table(images: int, epochs: int) -> str:
     """Return a row for each network, ratio and method: that with the best validation accuracy."""
     best: dict[tuple[str, int, str], dict[str, Any]] = {}
     for line in lines():
+        if (line["images"], line["epochs"]) != (images, epochs):
+            continue
         place = (line["network"], line["ratio"], line["method"])
         if place not in best or line["validation"] > best[place]["validation"]:
             best[place] = line
@@ -282,25 +284,25 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def write_table() -> None:
+def write_table(images: int, epochs: int) -> None:
     begin, end = "<!-- shrink -->", "<!-- /shrink -->"
     page = PAGE.read_text(encoding="utf-8")
     before, found, rest = page.partition(begin)
     _, closed, after = rest.partition(end)
     if not (found and closed):
         raise SystemExit(f"{PAGE} must have the comments {begin} and {end}, between which the table goes")
-    PAGE.write_text(f"{before}{begin}\n\n{table()}\n\n{end}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{begin}\n\n{table(images, epochs)}\n\n{end}{after}", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("command", choices=["run", "table"])
     parser.add_argument("--data", help="CIFAR-10: its binary archive, or a folder or archive of image files")
-    parser.add_argument("--images", type=int, default=6000, help="training images")
+    parser.add_argument("--images", type=int, default=3000, help="training images")
     parser.add_argument("--epochs", type=int, default=6, help="passes over the training images")
     options = parser.parse_args()
     if options.command == "table":
-        write_table()
+        write_table(options.images, options.epochs)
     elif options.data is None:
         parser.error("run needs --data, the path of CIFAR-10")
     else:
