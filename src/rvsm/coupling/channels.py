@@ -61,11 +61,6 @@ def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> 
     return Channels(places.count, outputs, inputs, {**given, **kept}, lost)
 
 
-def is_channelwise(module: nn.Module) -> bool:
-    """Return whether a module treats each channel by itself, so that inputs and outputs are the same channels."""
-    return isinstance(module, _BatchNorm | _InstanceNorm | nn.PReLU) or is_depthwise(module)
-
-
 def is_depthwise(module: nn.Module) -> bool:
     """Return whether a module is a convolution with one kernel for each channel."""
     return (

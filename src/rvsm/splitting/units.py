@@ -83,7 +83,7 @@ class Unit:
             assert layer.parts_of is not None
             if total is None:
                 total = torch.zeros(self.first.coupling.count, dtype=part.dtype, device=layer.w.device)
-            total.index_add_(0, layer.parts_of, part.flatten().to(total))
+            total.index_add_(0, layer.parts_of.to(total.device), part.flatten().to(total))
         assert total is not None
         return total
 
