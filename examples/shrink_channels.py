@@ -1,4 +1,4 @@
-"""Structured pruning: prune channels of a residual network while it trains, shrink the network, and continue training."""
+"""Structured pruning: prune channels of a residual network during training, shrink it, and continue training."""
 
 import torch
 from sklearn.datasets import load_digits

@@ -21,8 +21,8 @@ class ADMM(Method):
         w &\leftarrow w - \eta \nabla f(w) - \eta\rho(w - u + z/\rho) \\
         u &\leftarrow \mathrm{prox}(w + z/\rho), \quad z \leftarrow z + \rho(w - u) \quad\text{every few steps}
 
-    The optimizer's steps replace the exact minimisation over w of textbook ADMM, as is usual for networks. The multipliers
-    are kept for the whole training.
+    The optimizer's steps replace the exact minimisation over w of textbook ADMM, as is usual for networks. The
+    multipliers are kept for the whole training.
 
     Args:
         penalty: a penalty with its λ; omit it to use ``sparsity`` instead.
@@ -31,8 +31,8 @@ class ADMM(Method):
         pull: sets ρ = pull/(η₀·steps), where η₀ is the largest learning rate of the parameter group so far, as in
             `RVSM`. When ρ changes, z/ρ stays. The default is 100, or a quarter of the steps if that is less.
         interval: the number of optimizer steps between two updates of u and z; one epoch is common.
-        retrain: the final fraction of the steps, in which the zeros of u are fixed and the other weights continue training
-            without a pull, as Zhang et al. do after ADMM; requires ``steps``.
+        retrain: the final fraction of the steps, in which the zeros of u are fixed and the other weights continue
+            training without a pull, as Zhang et al. do after ADMM; requires ``steps``.
         steps: the number of optimizer steps of the whole training.
         overrides: options of single layers: "rho", "groups", and "penalty" or "sparsity", whichever is used.
 
@@ -72,8 +72,8 @@ class ADMM(Method):
         if self.rho is None:
             if self.penalty is not None or steps is None:
                 raise ValueError(
-                    "rho is missing: with a sparsity, give steps=, the number of steps of the whole training, which sets it;"
-                    " with a penalty, whose threshold depends on λ/ρ, give rho="
+                    "rho is missing: with a sparsity, give steps=, the number of steps of the whole training, which"
+                    " sets it; with a penalty, whose threshold depends on λ/ρ, give rho="
                 )
             self.pull = total_pull(self.pull, steps)
             for layer in self.layers:

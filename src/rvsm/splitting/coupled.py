@@ -22,7 +22,7 @@ def coupled(layers: Sequence[Layer], model: nn.Module | None, example_input: Ten
     _require_coupled(layers)
     if model is None or example_input is None:
         raise ValueError(
-            "groups='coupled' needs the module and example_input=, a batch that is used to trace the channels through it"
+            "groups='coupled' needs the module and example_input=, a batch that is used to trace the channels"
         )
     channels = find_channels(model, example_input)
     selected = {id(layer.parameter): layer for layer in layers}

@@ -62,8 +62,8 @@ def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input
             by = "" if ends.exact else ", judging by the order of registration"
             warn(
                 f"the groups of {listed} are {side} of the network{by}, and the network needs all of them; the layer"
-                f" stays dense and does not count. To make this explicit, write exclude=[{listed}]; to remove the groups"
-                f" anyway, name the layer in include=[...] or write overrides={{{names[0]!r}: {{'groups': ...}}}}"
+                f" stays dense and does not count. To make this explicit, write exclude=[{listed}]; to remove the"
+                f" groups anyway, name the layer in include=[...] or give overrides={{{names[0]!r}: {{'groups': ...}}}}"
             )
     left = Layers(layer for layer in layers if layer.name not in {*outputs, *inputs})
     if not left:

@@ -157,7 +157,7 @@ class Layer:
         """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
             self._kept = torch.empty_like(self.parameter, requires_grad=False)
-        self._away = True  # set first: if interrupted from here on, w is still found in the parameter
+        self._away = True  # first: if interrupted from here on, w is still in the parameter
         for v, w in self._blocks(self.parameter.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))
@@ -168,7 +168,7 @@ class Layer:
         Examples are a loaded checkpoint, a clamp or a swapped average. Rounding differences do not count: v may have
         been computed on another machine, before a checkpoint was loaded.
         """
-        if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # otherwise v was converted
+        if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
             for found, w in self._blocks(self.parameter.detach(), self._kept):
                 if not torch.equal(v := self.v(w, alpha), found):
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
@@ -311,7 +311,7 @@ class Layers(list[Layer]):
 
     @property
     def active(self) -> list[Layer]:
-        """The layers that a target counts: attached and not frozen; once any has had a gradient, only those that have."""
+        """The layers that a target counts: attached, not frozen, and once any has had a gradient, only such layers."""
         free = [layer for layer in self.attached if layer.parameter.requires_grad]
         return [layer for layer in free if layer.trained] or free
 
@@ -327,8 +327,8 @@ class Layers(list[Layer]):
             if layer.dtype is not None and layer.parameter.dtype != layer.dtype:
                 was, now = (str(each).removeprefix("torch.") for each in (layer.dtype, layer.parameter.dtype))
                 raise RuntimeError(
-                    f"{layer.name!r} was {was} when the method was attached but is {now} now; convert the model back, or"
-                    " convert it before attaching. For speed, use torch.autocast and convert the finalized network"
+                    f"{layer.name!r} was {was} when the method was attached but is {now} now; convert the model back,"
+                    " or convert it before attaching. For speed, use torch.autocast and convert the finalized network"
                 )
 
 

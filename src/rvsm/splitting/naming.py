@@ -101,8 +101,8 @@ def look_up(model: nn.Module | Named, layers: Sequence[Layer]) -> dict[str, Tens
             raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct a new method")
         if (shape := parameters[layer.name].shape) != layer.parameter.shape:
             raise ValueError(
-                f"{layer.name!r} had shape {list(layer.parameter.shape)} but now has {list(shape)}; release() this method"
-                " and construct a new one for the changed model"
+                f"{layer.name!r} had shape {list(layer.parameter.shape)} but now has {list(shape)}; release() this"
+                " method and construct a new one for the changed model"
             )
     return {layer.name: parameters[layer.name] for layer in layers}
 

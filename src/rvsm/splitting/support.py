@@ -1,9 +1,9 @@
 """The fixed support: zeros that stay zero.
 
-One mechanism serves healing, `finalize` and fine-tuning. Hooks on the parameters mask the gradients of the zeros, so that
-clipping and momentum do not see them. After each step of any optimizer that trains such a parameter, no matter when the
-optimizer was created, the zeros are written again. The second measure alone would keep the zeros; the first keeps them
-from affecting the rest of the training.
+One mechanism serves healing, `finalize` and fine-tuning. Hooks on the parameters mask the gradients of the zeros, so
+that clipping and momentum do not see them. After each step of any optimizer that trains such a parameter, no matter
+when the optimizer was created, the zeros are written again. The second measure alone would keep the zeros; the first
+keeps them from affecting the rest of the training.
 """
 
 import warnings
