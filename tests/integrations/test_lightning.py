@@ -160,7 +160,7 @@ def test_a_checkpoint_in_the_ramp_is_tested_as_u(tmp_path: Path, points: TensorD
 def test_a_checkpoint_of_another_process_is_tested_with_a_word(tmp_path: Path, points: TensorDataset) -> None:
     trainer(tmp_path, LightningCallback(sparsity=0.9), max_epochs=2).fit(Classifier(), loader(points))
     later = trainer(tmp_path, LightningCallback(sparsity=0.9))
-    with pytest.warns(UserWarning, match="is of step 8, in the middle of a training"):
+    with pytest.warns(UserWarning, match="is from step 8, in the middle of training"):
         later.test(Classifier(), loader(points), ckpt_path=str(tmp_path / "epoch=0.ckpt"), verbose=False)
 
 

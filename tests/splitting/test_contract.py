@@ -138,4 +138,4 @@ def test_a_line_in_the_registry_is_enough_for_the_command_line(tmp_path: Path) -
         cwd=tmp_path, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert "the fraction of its way to u that w makes in a step" in help_text
-    assert "shell patterns of the parameters to leave alone" in help_text
+    assert "shell patterns of the parameters to leave dense" in help_text

@@ -2,8 +2,8 @@
 
 A *channel* is a unit that must be removed as a whole: an output of the convolution that computes it, the scale and
 shift of the batch norm after it, the kernel of a depthwise convolution, and the inputs of all layers that read it. If
-outputs of several layers are added, it includes the outputs of all of them. Torch-Pruning's dependency graph shows which places
-depend on each other; a channel is a connected component of this relation.
+outputs of several layers are added, it includes the outputs of all of them. Torch-Pruning's dependency graph shows
+which places depend on each other; a channel is a connected component of this relation.
 """
 
 from collections.abc import Iterator

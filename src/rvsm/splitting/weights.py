@@ -67,8 +67,7 @@ def require_no_directions(model: nn.Module, names: Iterable[str]) -> None:
     """
     if found := sorted(set(names) & set(_directions(model))):
         raise ValueError(
-            f"{found[0]!r} is the direction v of a weight norm w = g·v/‖v‖, and a zero row of v makes w NaN;"
-            f" {_REMOVE}"
+            f"{found[0]!r} is the direction v of a weight norm w = g·v/‖v‖, and a zero row of v makes w NaN; {_REMOVE}"
         )
 
 
