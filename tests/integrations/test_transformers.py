@@ -229,7 +229,7 @@ def test_a_checkpoint_without_the_state_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sparsity": 0.7}, r"another budget: Budget\(sparsity=0.8.*but here it is Budget\(sparsity=0.7"),
+        ({"sparsity": 0.7}, r"different budget: Budget\(sparsity=0.8.*but here it is Budget\(sparsity=0.7"),
         ({"sparsity": 0.8, "exclude": ["classifier.*"]}, "another model or another selection.*unexpected classifier"),
         ({"sparsity": 0.8, "method": "magnitude"}, "expected a state of the method 'magnitude' but got one of 'rvsm'"),
     ],

@@ -219,7 +219,7 @@ def test_a_frozen_layer_is_left_alone() -> None:
 def test_a_state_of_other_epochs_is_refused() -> None:
     for kind in ("l0", "admm"):
         state = make(kind, network(), epoch_steps=7).state_dict()
-        with pytest.raises(ValueError, match="another epoch_steps: 7, but here it is 4"):
+        with pytest.raises(ValueError, match="different epoch_steps: 7, but here it is 4"):
             make(kind, network()).load_state_dict(state)
 
 

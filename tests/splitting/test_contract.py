@@ -99,7 +99,7 @@ def test_a_new_method_has_budget_phases_state_and_end(fading: type[Method]) -> N
             step(again, optimizer, t)
         resumed.finalize()
         assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    with pytest.raises(ValueError, match=r"another rate: 0\.2, but here it is 0\.1"):
+    with pytest.raises(ValueError, match=r"different rate: 0\.2, but here it is 0\.1"):
         fading(network(), sparsity=0.9, steps=STEPS, exclude=["*.bias"]).load_state_dict(state)
 
 

@@ -300,7 +300,7 @@ def test_a_target_that_the_floor_forbids() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     budget = rvsm.Budget(0.9, 10, floor=0.2)
-    with pytest.raises(ValueError, match=r"sparsity 0\.9 is not feasible: with floor=0\.2.*to 0\.79\d+"):
+    with pytest.raises(ValueError, match=r"sparsity 0\.9 is not feasible: with floor=0\.2.*and 0\.79\d+"):
         rvsm.RVSM(model, "l0", budget=budget).attach(optimizer)
     assert unharmed(model, optimizer)
 
