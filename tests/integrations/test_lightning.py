@@ -275,7 +275,9 @@ def test_a_checkpoint_without_the_state_is_refused(tmp_path: Path, points: Tenso
 def test_a_checkpoint_of_another_sparsity_or_model_is_refused(tmp_path: Path, points: TensorDataset) -> None:
     saved = tmp_path / "epoch=0.ckpt"
     trainer(tmp_path, LightningCallback(sparsity=0.9), max_epochs=1).fit(Classifier(), loader(points))
-    with pytest.raises(ValueError, match=r"different budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.8"):
+    with pytest.raises(
+        ValueError, match=r"different budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.8"
+    ):
         trainer(tmp_path / "b", LightningCallback(sparsity=0.8), max_epochs=1).fit(
             Classifier(), loader(points), ckpt_path=saved
         )
