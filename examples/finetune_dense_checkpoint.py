@@ -1,4 +1,4 @@
-"""Fine-tune a dense checkpoint to 90 % zeros, in a third of the epochs that made it, and save it for the Hub."""
+"""Fine-tune a dense checkpoint to 90 % zeros, in a third of its original training epochs, and save it for the Hub."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -9,12 +9,12 @@ import rvsm
 
 
 def network() -> nn.Sequential:
-    """Return the network, untrained."""
+    """Return an untrained network."""
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> None:
-    """Train for some epochs: the same loop for both."""
+    """Train for some epochs; both trainings use this loop."""
     for _ in range(epochs):
         for inputs, targets in loader:
             optimizer.zero_grad()
@@ -23,7 +23,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> No
 
 
 def accuracy(model: nn.Module) -> float:
-    """Return the share of digits that are recognised."""
+    """Return the fraction of digits that are recognised."""
     return float((model(x[1400:]).argmax(1) == y[1400:]).float().mean())
 
 
@@ -39,7 +39,7 @@ print(f"dense: {accuracy(dense):.1%}")
 
 model = network()
 model.load_state_dict(torch.load("dense.pt", weights_only=True))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)  # less than at first: it has learned already
+optimizer = torch.optim.SGD(model.parameters(), lr=0.03, momentum=0.9)  # less than at first: it is trained already
 sparsifier = rvsm.RVSM(model, "l0", sparsity=0.9, steps=10 * len(loader)).attach(optimizer)
 train(model, optimizer, epochs=10)
 sparsifier.finalize()

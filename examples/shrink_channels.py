@@ -1,4 +1,4 @@
-"""Structured pruning: a residual network loses channels while it trains, is made smaller, and trains on."""
+"""Structured pruning: prune channels of a residual network during training, shrink it, and continue training."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -36,7 +36,7 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, epochs: int) -> No
 
 
 def accuracy(model: nn.Module) -> Tensor:
-    """Return the share of test images that a network classifies right."""
+    """Return the fraction of test images that a network classifies correctly."""
     return (model.eval()(images[1400:]).argmax(1) == labels[1400:]).float().mean()
 
 

@@ -1,4 +1,4 @@
-"""Accelerate: the sparsifier takes the prepared optimizer, and checkpoints hold its state."""
+"""Accelerate: attach the sparsifier to the prepared optimizer, and save its state in checkpoints."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""Lightning: one more callback makes the module sparse."""
+"""Lightning: adding one callback makes the module sparse."""
 
 import lightning.pytorch as pl
 import torch

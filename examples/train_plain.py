@@ -1,4 +1,4 @@
-"""A plain training loop: handwritten digits with 90 % zeros, packed into one file."""
+"""A plain training loop: classify handwritten digits with 90 % zeros, and pack the network into one file."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Transformers: a tiny BERT learns whether a word occurs in a text, with 90 % zeros, and is saved for the Hub."""
+"""Transformers: train a tiny BERT with 90 % zeros to detect a word in a sequence, and save it for the Hub."""
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed

@@ -83,7 +83,7 @@ def test_memory_layout_does_not_matter(key, weighted, view):
 @slices
 @pytest.mark.parametrize("shape", [(5,), ()], ids=str)
 def test_slices_of_a_vector_are_refused(key, shape):
-    sentence = rf"groups by {key} need a tensor of at least 2 dimensions .* shape \({','.join(map(str, shape))},?\)"
+    sentence = rf"groups by {key} need a tensor with at least 2 dimensions .* shape \({','.join(map(str, shape))},?\)"
     for operation in (GROUPS[key]().norms, GROUPS[key]().sizes, GROUPS[key]().magnitudes):
         with pytest.raises(ValueError, match=sentence):
             operation(torch.ones(shape))

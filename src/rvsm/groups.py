@@ -1,12 +1,12 @@
-"""See a weight tensor as groups of weights that live or die together.
+"""Divide a weight tensor into groups of weights that are kept or removed together.
 
-A grouping gives each group one magnitude; a penalty shrinks the magnitudes; the grouping scales the weights to match.
-Weights come in the order of a convolution, ``[out, in, *kernel]``, or of a linear layer, ``[out, in]``.
+A grouping gives each group one magnitude, a penalty shrinks the magnitudes, and the grouping scales the weights to
+match. Weights have the layout of a convolution, ``[out, in, *kernel]``, or of a linear layer, ``[out, in]``.
 
-With ``weighted=True`` a group's magnitude is its root mean square ‖w_g‖/√size, and the penalty of the group counts size
-times: Σ_g size_g·P(‖u_g‖/√size_g). For ℓ1 these are exactly the √size weights of the group lasso, for ℓ0 the number of
-non-zero weights; a threshold then means the same for single weights, small groups and large ones, which a budget over
-layers of different shapes needs. With ``weighted=False`` the magnitude is the norm ‖w_g‖ itself.
+With ``weighted=True`` a group's magnitude is its root mean square ‖w_g‖/√size, and its penalty counts size times:
+Σ_g size_g·P(‖u_g‖/√size_g). For ℓ1 these are exactly the √size weights of the group lasso, and for ℓ0 this is the
+number of non-zero weights. A threshold then has the same meaning for single weights, small groups and large groups, as
+a budget over layers of different shapes requires. With ``weighted=False`` the magnitude is the norm ‖w_g‖ itself.
 """
 
 from abc import ABC, abstractmethod
@@ -41,7 +41,7 @@ class Grouping(ABC):
         """Give each weight of ``w`` the value of its group."""
 
     def magnitudes(self, w: Tensor) -> Tensor:
-        """Return the magnitude of each group: the root mean square if weighted, else the norm."""
+        """Return the magnitude of each group: the root mean square if weighted, otherwise the norm."""
         norms = self.norms(w)
         return norms / self.sizes(w).to(norms).sqrt() if self.weighted else norms
 
@@ -67,7 +67,7 @@ class Element(Grouping):
         return torch.ones((), dtype=torch.int64)
 
     def spread(self, values: Tensor, w: Tensor) -> Tensor:
-        """Return the values: there is one for each weight already."""
+        """Return the values: there is already one for each weight."""
         return values
 
 
@@ -82,7 +82,7 @@ class _Slice(Grouping):
     def _dims(self, w: Tensor) -> list[int]:
         if w.dim() < 2:
             raise ValueError(
-                f"groups by {type(self).__name__.lower()} need a tensor of at least 2 dimensions but this one has"
+                f"groups by {type(self).__name__.lower()} need a tensor with at least 2 dimensions but this one has"
                 f" shape {tuple(w.shape)}; use groups='element' for it, or exclude it"
             )
         return self._within(w.dim())
@@ -100,7 +100,7 @@ class _Slice(Grouping):
 
 @dataclass(frozen=True, kw_only=True)
 class Filter(_Slice):
-    """All the weights of one output channel (of one neuron in a linear layer).
+    """All weights of one output channel (of one neuron in a linear layer).
 
     >>> Filter(weighted=False).norms(torch.tensor([[3.0, 4.0], [0.0, 1.0]])).flatten()
     tensor([5., 1.])
@@ -112,14 +112,14 @@ class Filter(_Slice):
 
 @dataclass(frozen=True, kw_only=True)
 class Coupled(_Slice):
-    """All the parameters of one channel, in all layers that the channel spans.
+    """All parameters of one channel, in all layers that the channel spans.
 
-    These are its weights in the layers that compute it, their biases, and the scale and shift of its batch norm; where
-    the outputs of several layers are added, those of all of them. So a group of zeros is a channel of zeros, which
-    `rvsm.shrink` removes. The weights that read the channel are not in its group: each is in that of the channel which
-    it helps to compute, so groups do not overlap.
+    These are its weights in the layers that compute it, their biases, and the scale and shift of its batch norm. If the
+    outputs of several layers are added, the parameters of all of them are included. Thus a group of zeros is a channel
+    of zeros, which `rvsm.shrink` removes. The weights that read the channel are not in its group: each belongs to the
+    group of the channel that it helps to compute, so groups do not overlap.
 
-    Here are the parts of the groups that lie in one tensor; those that belong together are found with an example input.
+    This class handles the parts of the groups in one tensor. An example input shows which parts belong together.
 
     >>> Coupled().magnitudes(torch.tensor([3.0, -4.0]))
     tensor([3., 4.])
@@ -132,13 +132,13 @@ class Coupled(_Slice):
         return list(range(1, dimensions))
 
     def norms(self, w: Tensor) -> Tensor:
-        """Return the norm of each channel's part: of a vector, |w|."""
+        """Return the norm of each channel's part; for a vector, this is |w|."""
         return super().norms(w) if w.dim() > 1 else w.abs()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Channel(_Slice):
-    """All the weights that read one input channel.
+    """All weights that read one input channel.
 
     >>> Channel(weighted=False).norms(torch.tensor([[3.0, 0.0], [4.0, 1.0]])).flatten()
     tensor([5., 1.])
@@ -176,14 +176,14 @@ class Column(_Slice):
 class Block(Grouping):
     """The weights at one position (input channel, dy, dx) of ``size`` neighbouring output channels.
 
-    Output channels that share their pattern of zeros share each loaded input too, which is what makes a sparse
-    convolution fast. The last block of a layer is smaller where ``size`` does not divide its channels.
+    Output channels with the same pattern of zeros also share each loaded input, which makes a sparse convolution fast.
+    The last block of a layer is smaller if ``size`` does not divide the number of channels.
 
     >>> Block(size=4).magnitudes(torch.ones(10, 3, 5, 5)).shape
     torch.Size([3, 3, 5, 5])
 
     Args:
-        size: output channels in a block.
+        size: the number of output channels in a block.
 
     """
 
@@ -202,7 +202,7 @@ class Block(Grouping):
         return torch.cat(parts)
 
     def sizes(self, w: Tensor) -> Tensor:
-        """Return ``size`` for each block, and what is left for the last one."""
+        """Return ``size`` for each block, and the remainder for the last one."""
         out = w.shape[0]
         sizes = torch.full((ceil(out / self.size),), self.size)
         if out % self.size:

@@ -1,7 +1,7 @@
-"""Pure functions of weights w and their sparse copy u: how sparse, how far apart, at what cost.
+"""Pure functions of weights w and their sparse copy u: sparsity, distance and cost.
 
-Sparsity has two denominators, the sparsified weights and all parameters, and a figure without its denominator means
-little: the names here always say which one they use.
+Sparsity has two denominators, the sparsified weights and all parameters. A figure without its denominator means little,
+so the names here always say which one is used.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,9 +19,9 @@ from rvsm.modes import modes_kept
 
 @dataclass(frozen=True)
 class LayerStatistics:
-    """One sparsified tensor: its zeros, its distance ‖w − u‖ from its sparse copy, and what it is pulled by.
+    """One sparsified tensor: its zeros, its distance ‖w − u‖ from the sparse copy, and the λ and β that act on it.
 
-    Where weights are grouped, ``groups`` is the number of groups and ``zero_groups`` that of the groups that are gone.
+    If weights are grouped, ``groups`` is the number of groups and ``zero_groups`` the number of zero groups.
     """
 
     name: str
@@ -47,12 +47,12 @@ class LayerStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """All sparsified tensors of a model at one moment, u being the sparse copy that would be written now.
+    """All sparsified tensors of a model at one step; u is the sparse copy that would be written now.
 
     Attributes:
         layers: one entry for each sparsified tensor.
-        parameters: the number of all parameters of the model.
-        parameter_zeros: how many of all parameters would be zero, sparsified or not.
+        parameters: the total number of parameters of the model.
+        parameter_zeros: the number of parameters that would be zero, sparsified or not.
         penalty: ΣλP(u).
         coupling: Σ(β/2)‖w − u‖².
 
@@ -66,17 +66,17 @@ class Statistics:
 
     @property
     def sparsity(self) -> float:
-        """The fraction of zeros over the sparsified weights."""
+        """The fraction of zeros among the sparsified weights."""
         return sum(layer.zeros for layer in self.layers) / sum(layer.weights for layer in self.layers)
 
     @property
     def sparsity_of_all(self) -> float:
-        """The fraction of zeros over all parameters of the model."""
+        """The fraction of zeros among all parameters of the model."""
         return self.parameter_zeros / self.parameters
 
     @property
     def group_sparsity(self) -> float | None:
-        """The fraction of groups that are zero, over the layers whose weights are grouped; None if there are none."""
+        """The fraction of zero groups in the layers whose weights are grouped; None if there are none."""
         groups = sum(layer.groups or 0 for layer in self.layers)
         return sum(layer.zero_groups for layer in self.layers) / groups if groups else None
 
@@ -88,7 +88,7 @@ class Statistics:
     def lagrangian(self, loss: float) -> float:
         """Return ℒ(w, u) = f(w) + λP(u) + (β/2)‖w − u‖² for the loss f(w).
 
-        With a budget it is comparable between steps only while λ is held.
+        With a budget, it is comparable between steps only while λ is fixed.
         """
         return loss + self.penalty + self.coupling
 
@@ -105,8 +105,8 @@ class Statistics:
         ]
         others = self.parameters - sum(layer.weights for layer in self.layers)
         of_all = f", {self.sparsity_of_all:.2%} of all {self.parameters:,} parameters" if others else ""
-        share = "" if self.group_sparsity is None else f", {self.group_sparsity:.2%} of the groups"
-        total = f"{self.sparsity:.2%} of the sparsified weights are zero{share}{of_all}; ‖w − u‖ = {self.gap:.4g}"
+        fraction = "" if self.group_sparsity is None else f", {self.group_sparsity:.2%} of the groups"
+        total = f"{self.sparsity:.2%} of the sparsified weights are zero{fraction}{of_all}; ‖w − u‖ = {self.gap:.4g}"
         return "\n".join([head, *rows, total])
 
 
@@ -124,7 +124,7 @@ def zeros(w: Tensor) -> int:
 
 
 def sparsity(tensors: Iterable[Tensor]) -> float:
-    """Return the fraction of exact zeros over all entries of the tensors.
+    """Return the fraction of exact zeros among all entries of the tensors.
 
     >>> sparsity([torch.zeros(3), torch.ones(1)])
     0.75
@@ -134,10 +134,10 @@ def sparsity(tensors: Iterable[Tensor]) -> float:
 
 
 def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> dict[str, float]:
-    """Return, for each weight tensor, how often one of its weights is multiplied per example.
+    """Return, for each weight tensor, how often each of its weights is multiplied per example.
 
-    A weight of a convolution works at every output position, one of a linear layer at every row, one of a recurrent
-    layer at every time; a tied weight works at each of its places, and all its names have the sum. The counts come
+    A weight of a convolution is used at every output position, one of a linear layer for every row, one of a recurrent
+    layer at every time step. A tied weight is used in several places, and all its names get the sum. The counts come
     from one forward pass over ``example_input``, whose first dimension is the batch.
 
     >>> model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 10))
@@ -147,7 +147,7 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not torch.is_tensor(inputs[0]):
         raise TypeError(
-            f"example_input must be a batch of inputs, a tensor or a tuple of them, but is {example_input!r}"
+            f"example_input must be a batch of inputs, as a tensor or a tuple of tensors, but is {example_input!r}"
         )
     batch = inputs[0].shape[0]
     counts: dict[str, float] = {}
@@ -180,14 +180,14 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
 def is_transposed_linear(module: object) -> bool:
     """Return whether a module is the ``Conv1D`` of Transformers (GPT-2): a linear layer whose weight is [in, out].
 
-    It is known by its name, so that Transformers need not be installed.
+    It is recognised by its name, so Transformers need not be installed.
     """
     kinds = type(module).__mro__
     return any(kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.") for kind in kinds)
 
 
 def _uses(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[tuple[str, float]]:
-    """Return (weight's name, multiplications of each of its weights) for one call of a module."""
+    """Return (name of the weight, multiplications per weight) for one call of a module."""
     if isinstance(module, _ConvTransposeNd):
         return [("weight", (args[0] if args else kwargs["input"]).numel() / module.in_channels)]
     if isinstance(module, _ConvNd):

@@ -105,7 +105,7 @@ class Between(nn.Module):
         (lambda x: x * x.mean(1, keepdim=True), "mean runs over it"),
         (lambda x: x * x.amax((-1, -3), keepdim=True), "amax runs over it"),
         (lambda x: x.softmax(1), "softmax runs over it"),
-        (lambda x: torch.cat(x.chunk(2, 1)[::-1], 1), "forward divides the channels at fixed places, by split"),
+        (lambda x: torch.cat(x.chunk(2, 1)[::-1], 1), "forward splits the channels at fixed positions, by split"),
         (nn.Conv2d(8, 8, 3, groups=4).requires_grad_(False), None),
         (nn.ConvTranspose2d(8, 8, 3, groups=2), "the groups of its convolution cannot be made smaller"),
         (nn.utils.parametrizations.weight_norm(nn.Conv2d(8, 8, 3)), "its weight is computed from others"),

@@ -60,7 +60,9 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, points: Tenso
     loop = Loop(points)
     loop.run(1)
     loop.accelerator.save_state(str(tmp_path / "with"))
-    with pytest.raises(ValueError, match=r"another budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.5"):
+    with pytest.raises(
+        ValueError, match=r"different budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.5"
+    ):
         Loop(points, sparsity=0.5).accelerator.load_state(str(tmp_path / "with"))
     with pytest.raises(RuntimeError, match=r"size mismatch for 0.weight"):  # torch's own
         Loop(points, width=10).accelerator.load_state(str(tmp_path / "with"))

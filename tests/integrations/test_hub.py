@@ -110,6 +110,6 @@ def test_what_is_not_sparse_is_refused_and_nothing_is_written(tmp_path: Path) ->
 def test_a_card_of_somebody_else_stays(tmp_path: Path) -> None:
     model, sparsifier = trained()
     (tmp_path / "README.md").write_text("my own words", encoding="utf-8")
-    with pytest.raises(FileExistsError, match="was not written by rvsm and stays"):
+    with pytest.raises(FileExistsError, match="was not written by rvsm and is kept"):
         save_pretrained(model, tmp_path, sparsifier=sparsifier)
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]

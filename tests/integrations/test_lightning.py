@@ -160,7 +160,7 @@ def test_a_checkpoint_in_the_ramp_is_tested_as_u(tmp_path: Path, points: TensorD
 def test_a_checkpoint_of_another_process_is_tested_with_a_word(tmp_path: Path, points: TensorDataset) -> None:
     trainer(tmp_path, LightningCallback(sparsity=0.9), max_epochs=2).fit(Classifier(), loader(points))
     later = trainer(tmp_path, LightningCallback(sparsity=0.9))
-    with pytest.warns(UserWarning, match="is of step 8, in the middle of a training"):
+    with pytest.warns(UserWarning, match="is from step 8, in the middle of training"):
         later.test(Classifier(), loader(points), ckpt_path=str(tmp_path / "epoch=0.ckpt"), verbose=False)
 
 
@@ -275,7 +275,9 @@ def test_a_checkpoint_without_the_state_is_refused(tmp_path: Path, points: Tenso
 def test_a_checkpoint_of_another_sparsity_or_model_is_refused(tmp_path: Path, points: TensorDataset) -> None:
     saved = tmp_path / "epoch=0.ckpt"
     trainer(tmp_path, LightningCallback(sparsity=0.9), max_epochs=1).fit(Classifier(), loader(points))
-    with pytest.raises(ValueError, match=r"another budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.8"):
+    with pytest.raises(
+        ValueError, match=r"different budget: Budget\(sparsity=0.9.*but here it is Budget\(sparsity=0.8"
+    ):
         trainer(tmp_path / "b", LightningCallback(sparsity=0.8), max_epochs=1).fit(
             Classifier(), loader(points), ckpt_path=saved
         )

@@ -32,12 +32,12 @@ def test_a_method_is_built_for_the_steps_that_a_trainer_finds() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "give sparsity=, the fraction of zeros at the end, or penalty= with its λ"),
+        ({}, "give sparsity=, the final fraction of zeros, or penalty= with its λ"),
         ({"method": "rsvm", "sparsity": 0.9}, "unknown method 'rsvm'; choose from rvsm, admm"),
         ({"sparsity": 90}, "sparsity must be in .* for 90 % write 0.9"),
         ({"sparsity": 0.9, "penatly": "l0"}, "rvsm has no option 'penatly'; it has beta, decoupled, example_input"),
-        ({"sparsity": 0.9, "budget": rvsm.Budget(0.9, 10)}, "budget must be more options of the target"),
-        ({"sparsity": 0.9, "budget": {"steps": 10}}, "budget must be more options of the target"),
+        ({"sparsity": 0.9, "budget": rvsm.Budget(0.9, 10)}, "budget must be a dict of further options of the target"),
+        ({"sparsity": 0.9, "budget": {"steps": 10}}, "budget must be a dict of further options of the target"),
         ({"sparsity": 0.9, "budget": {"by": "time"}}, "unknown by 'time'; choose from weights, flops"),
         ({"penalty": rvsm.L0(lam=1.0), "beta": 1.0, "budget": {"by": "flops"}}, "give sparsity=, too"),
         ({"method": "admm", "sparsity": 0.9, "budget": {"by": "flops"}}, "admm has no budget"),

@@ -229,9 +229,9 @@ def test_a_checkpoint_without_the_state_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sparsity": 0.7}, r"another budget: Budget\(sparsity=0.8.*but here it is Budget\(sparsity=0.7"),
+        ({"sparsity": 0.7}, r"different budget: Budget\(sparsity=0.8.*but here it is Budget\(sparsity=0.7"),
         ({"sparsity": 0.8, "exclude": ["classifier.*"]}, "another model or another selection.*unexpected classifier"),
-        ({"sparsity": 0.8, "method": "magnitude"}, "expected the state of a method 'magnitude' but got that of 'rvsm'"),
+        ({"sparsity": 0.8, "method": "magnitude"}, "expected a state of the method 'magnitude' but got one of 'rvsm'"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -246,5 +246,5 @@ def test_loading_the_best_model_at_the_end_is_refused(tmp_path: Path) -> None:
     options = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
     trained = trainer(tmp_path, bert(), texts(), eval_dataset=texts(), **options)
     TransformersCallback(sparsity=0.8).add_to(trained)
-    with pytest.raises(ValueError, match="load_best_model_at_end=True would bring back weights"):
+    with pytest.raises(ValueError, match="load_best_model_at_end=True would restore weights"):
         trained.train()

@@ -208,7 +208,7 @@ def test_a_frozen_layer_is_left_alone() -> None:
     model[0].weight.requires_grad_(False)
     before = model[0].weight.clone()
     optimizer = optimizer_of(model)
-    with pytest.warns(UserWarning, match=r"frozen or not in the optimizer and stay as they are: 0\.weight"):
+    with pytest.warns(UserWarning, match=r"frozen or not in the optimizer and stay unchanged: 0\.weight"):
         make("l0", model).attach(optimizer)
     for t in range(EPOCH_STEPS):
         step(model, optimizer, t)
@@ -219,7 +219,7 @@ def test_a_frozen_layer_is_left_alone() -> None:
 def test_a_state_of_other_epochs_is_refused() -> None:
     for kind in ("l0", "admm"):
         state = make(kind, network(), epoch_steps=7).state_dict()
-        with pytest.raises(ValueError, match="another epoch_steps: 7, but here it is 4"):
+        with pytest.raises(ValueError, match="different epoch_steps: 7, but here it is 4"):
             make(kind, network()).load_state_dict(state)
 
 
@@ -243,7 +243,7 @@ def test_errors_of_the_methods_they_derive_from() -> None:
         PublishedADMM(model, rho=0, sparsity=0.6, epoch_steps=5)
     with pytest.raises(ValueError, match="beta must be > 0"):
         PublishedRVSM(model, rvsm.L0(lam=1e-3), beta=-1, epoch_steps=5)
-    with pytest.raises(ValueError, match="penalty 'l0' needs a λ here"):
+    with pytest.raises(ValueError, match="penalty 'l0' needs a λ"):
         PublishedRVSM(model, "l0", beta=1, epoch_steps=5)  # type: ignore[arg-type]
     optimizer = torch.optim.SGD(model.parameters(), lr=20)
     PublishedADMM(model, rho=0.1, sparsity=0.6, epoch_steps=5).attach(optimizer)

@@ -291,7 +291,9 @@ def test_weights_that_are_not_real_numbers_are_refused(cls: type[Penalty], dtype
     w, penalty = torch.ones(3, 3, dtype=dtype), cls(lam=0.1)
     grouped = Grouped(penalty, Row())
     for act in (penalty.value, grouped.value, lambda w: penalty.prox(w, 1.0), lambda w: grouped.prox(w, 1.0)):
-        with pytest.raises(TypeError, match=r"a penalty is of real weights .* this tensor is \w+; convert it first"):
+        with pytest.raises(
+            TypeError, match=r"a penalty needs real floating-point weights .* this tensor is \w+; convert it first"
+        ):
             act(w)
 
 

@@ -99,7 +99,7 @@ def test_a_new_method_has_budget_phases_state_and_end(fading: type[Method]) -> N
             step(again, optimizer, t)
         resumed.finalize()
         assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    with pytest.raises(ValueError, match=r"another rate: 0\.2, but here it is 0\.1"):
+    with pytest.raises(ValueError, match=r"different rate: 0\.2, but here it is 0\.1"):
         fading(network(), sparsity=0.9, steps=STEPS, exclude=["*.bias"]).load_state_dict(state)
 
 
@@ -138,4 +138,4 @@ def test_a_line_in_the_registry_is_enough_for_the_command_line(tmp_path: Path) -
         cwd=tmp_path, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert "the fraction of its way to u that w makes in a step" in help_text
-    assert "shell patterns of the parameters to leave alone" in help_text
+    assert "shell patterns of the parameters to leave dense" in help_text

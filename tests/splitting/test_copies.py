@@ -70,14 +70,14 @@ def test_a_copy_that_got_the_zeros_keeps_them_in_training() -> None:
 
 def test_keeping_the_zeros_of_an_average_that_has_none_warns() -> None:
     _, _, average = trained(finalized=True)
-    with pytest.warns(UserWarning, match=r"found no zero to keep; .*sparsifier\.apply_zeros\(copy\)"):
+    with pytest.warns(UserWarning, match=r"found no zeros to keep; .*sparsifier\.apply_zeros\(copy\)"):
         rvsm.keep_zeros(average)
 
 
 def test_zeros_that_are_not_fixed_yet_are_refused() -> None:
     model = network()
     sparsifier = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS).attach(sgd(model))
-    with pytest.raises(RuntimeError, match="no zeros are fixed yet; call apply_zeros in the phase 'heal'"):
+    with pytest.raises(RuntimeError, match="no zeros are fixed yet; call apply_zeros during the phase 'heal'"):
         sparsifier.apply_zeros(copy.deepcopy(model))
 
 

@@ -167,7 +167,10 @@ def test_layers_that_have_to_stay_are_named() -> None:
     ("options", "message"),
     [
         ({"example_input": None}, "needs the module and example_input="),
-        ({"overrides": {"left.weight": {"groups": "filter"}}}, r"is for all of them, but 'left.weight' has Filter\(\)"),
+        (
+            {"overrides": {"left.weight": {"groups": "filter"}}},
+            r"must be used for all of them, but 'left.weight' has Filter\(\)",
+        ),
         ({"overrides": {"deep.5.weight": {"sparsity": 0.1}}}, "share channels and need the same sparsity"),
         ({"include": ["last.weight"]}, "found no channels to remove: 'last.weight': it is an output of the network"),
     ],

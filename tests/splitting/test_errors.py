@@ -22,7 +22,7 @@ CONSTRUCTION = {
     "beta must be > 0 and finite but is -0.1": lambda m: rvsm.RVSM(m, L0, beta=-0.1),
     "beta must be > 0 and finite but is 0": lambda m: rvsm.RVSM(m, L0, beta=0),
     "rho must be > 0 and finite but is 0": lambda m: rvsm.ADMM(m, L0, rho=0),
-    "rho is missing: with a sparsity it follows from steps=": lambda m: rvsm.ADMM(m, sparsity=0.5),
+    "rho is missing: with a sparsity, give steps=": lambda m: rvsm.ADMM(m, sparsity=0.5),
     "with a penalty, whose threshold depends on λ/ρ, give rho=": lambda m: rvsm.ADMM(m, L0, steps=9),
     "give either rho= or pull=": lambda m: rvsm.ADMM(m, sparsity=0.5, rho=1.0, pull=3.0, steps=9),
     "pull must be > 0 and finite but is -1": lambda m: rvsm.ADMM(m, sparsity=0.5, pull=-1, steps=9),
@@ -38,14 +38,16 @@ CONSTRUCTION = {
     "unknown penalty 'l3'; choose from l0, l1, tl1": lambda m: rvsm.RVSM(m, "l3", sparsity=0.5, steps=10),
     "unknown groups 'rows'; choose from element, filter": lambda m: rvsm.RVSM(m, L0, beta=1.0, groups="rows"),
     "unknown order 'prooof'; choose from proof, printed": lambda m: rvsm.RVSM(m, L0, beta=1.0, order="prooof"),
-    "penalty 'l0' needs a λ here, where no sparsity sets it: write L0(lam=...)": lambda m: rvsm.RVSM(m, "l0", beta=1.0),
-    "penalty 'l1' needs a λ here, where no sparsity sets it: write L1(lam=...)": lambda m: rvsm.ProxSGD(m, "l1"),
+    "penalty 'l0' needs a λ, because no target sparsity sets it: write L0(lam=...)": lambda m: rvsm.RVSM(
+        m, "l0", beta=1.0
+    ),
+    "penalty 'l1' needs a λ, because no target sparsity sets it: write L1(lam=...)": lambda m: rvsm.ProxSGD(m, "l1"),
     "beta is missing for '0.weight'": lambda m: rvsm.RVSM(m, L0),
     "sparsity= needs steps=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5),
     "steps= belongs to a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, steps=10),
     "give either budget= or sparsity=": lambda m: rvsm.RVSM(m, "l0", sparsity=0.5, budget=rvsm.Budget(0.5, 10)),
     "pull= sets β for a target": lambda m: rvsm.RVSM(m, L0, beta=1.0, pull=3.0),
-    "pull= sets β for a target sparsity: give it with": lambda m: rvsm.RVSM(
+    "pull= sets β for a target sparsity: use it with": lambda m: rvsm.RVSM(
         m, "l0", beta=1.0, pull=3.0, sparsity=0.5, steps=9
     ),
     "a total pull of 30 needs more than 30 steps but the training has 20": lambda m: rvsm.RVSM(
@@ -53,7 +55,7 @@ CONSTRUCTION = {
     ),
     "penalty is missing: give an object": lambda m: rvsm.RVSM(m, None, beta=1.0),
     "penalty is missing: give an object such as rvsm.L1": lambda m: rvsm.ProxSGD(m, None),
-    "penalty 'l1' needs a λ here": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"4.*": {"penalty": "l1"}}),
+    "penalty 'l1' needs a λ": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"4.*": {"penalty": "l1"}}),
     "unknown option 'sparsity' for '4.*'; choose from penalty, beta, groups": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, overrides={"4.*": {"sparsity": 0.5}}
     ),
@@ -73,17 +75,15 @@ CONSTRUCTION = {
     "sparsity must be a number in [0, 1) but is '0.9'": lambda m: rvsm.RVSM(m, "l0", sparsity="0.9", steps=9),
     "ramp must be a number but is 'x'": lambda m: rvsm.Budget(0.5, 9, ramp="x"),
     "every must be an integer number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 9, every=2.5),
-    "size of a block must be a whole number ≥ 1 but is 2.5": lambda m: rvsm.Block(size=2.5),
+    "size of a block must be an integer ≥ 1 but is 2.5": lambda m: rvsm.Block(size=2.5),
     "include must be a list of patterns on parameter names but is [0]": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, include=[0]
     ),
-    "example_input must be a batch of inputs, a tensor or a tuple of them, but is 3": lambda m: rvsm.RVSM(
+    "example_input must be a batch of inputs, as a tensor or a tuple of tensors, but is 3": lambda m: rvsm.RVSM(
         m, "l0", budget=rvsm.Budget(0.5, 10, by="flops"), example_input=3
     ),
-    "recalibrate expects a data loader, or a tensor of inputs, but got 7": lambda m: rvsm.recalibrate(m, 7),
-    "two of the parameters have the same name": lambda m: rvsm.RVSM(
-        [("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0
-    ),
+    "recalibrate expects a data loader or a tensor of inputs but got 7": lambda m: rvsm.recalibrate(m, 7),
+    "two parameters have the same name": lambda m: rvsm.RVSM([("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),
     "retrain must be a fraction of the steps in [0, 1) but is 1": lambda m: rvsm.ADMM(
         m, L0, rho=1.0, retrain=1, steps=9
@@ -109,7 +109,7 @@ CONSTRUCTION = {
     "a budget by flops needs the module and example_input=": lambda m: rvsm.RVSM(
         m, "l0", budget=rvsm.Budget(0.5, 10, by="flops")
     ),
-    "groups by filter need a tensor of at least 2 dimensions": lambda m: rvsm.RVSM(
+    "groups by filter need a tensor with at least 2 dimensions": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, include=["0.bias"], groups="filter"
     ),
 }
@@ -154,7 +154,7 @@ def test_attaching_to_what_is_not_possible() -> None:
     with pytest.raises(RuntimeError, match="already attached to an optimizer"):
         method.attach(optimizer)
     for another in (optimizer, torch.optim.SGD(model.parameters(), lr=0.1)):
-        with pytest.raises(RuntimeError, match=r"a rvsm is already attached that acts on '0\.weight'"):
+        with pytest.raises(RuntimeError, match=r"an attached rvsm already acts on '0\.weight'"):
             rvsm.ADMM(model, L0, rho=0.1).attach(another)
 
 
@@ -195,7 +195,7 @@ def test_types_that_change_while_attached_are_refused(make, convert) -> None:
     for p in model.parameters():
         p.grad = torch.ones_like(p)
     for act in (optimizer.step, method.statistics, method.finalize):
-        with pytest.raises(RuntimeError, match=r"'0\.weight' was float32 when .* attached and is \w+ now; convert"):
+        with pytest.raises(RuntimeError, match=r"'0\.weight' was float32 when .* attached but is \w+ now; convert"):
             act()
     assert torch.equal(model[0].weight, before)
     model.float()
@@ -242,7 +242,7 @@ def test_a_pull_is_not_added_to_a_sparse_gradient() -> None:
 
 def test_complex_weights_are_refused() -> None:
     w = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
-    with pytest.raises(ValueError, match=r"'w' is complex, and penalties are of real weights; leave it out"):
+    with pytest.raises(ValueError, match=r"'w' is complex, but penalties need real weights; leave it out"):
         rvsm.RVSM([("w", w)], L0, beta=0.1).attach(torch.optim.SGD([w], lr=0.1))
 
 
@@ -300,7 +300,7 @@ def test_a_target_that_the_floor_forbids() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     budget = rvsm.Budget(0.9, 10, floor=0.2)
-    with pytest.raises(ValueError, match=r"sparsity 0\.9 is not feasible: with floor=0\.2.*to 0\.79\d+"):
+    with pytest.raises(ValueError, match=r"sparsity 0\.9 is not feasible: with floor=0\.2.*and 0\.79\d+"):
         rvsm.RVSM(model, "l0", budget=budget).attach(optimizer)
     assert unharmed(model, optimizer)
 
@@ -354,7 +354,7 @@ def test_zeros_that_are_held_must_be_released_before_another_method() -> None:
 
 def test_a_sparsifier_cannot_be_copied() -> None:
     for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(TypeError, match=r"a RVSM cannot be copied or pickled.*by state_dict\(\)"):
+        with pytest.raises(TypeError, match=r"a RVSM cannot be copied or pickled.*with state_dict\(\)"):
             duplicate(rvsm.RVSM(network(), L0, beta=0.1))
 
 
@@ -386,18 +386,20 @@ def test_states_of_something_else(name: str) -> None:
     method = make(name, model)
     state = method.state_dict()
     other = next(n for n in METHODS if n != name)
-    with pytest.raises(ValueError, match=f"expected the state of a method '{name}' but got that of '{other}'"):
+    with pytest.raises(ValueError, match=f"expected a state of the method '{name}' but got one of '{other}'"):
         method.load_state_dict(make(other, model).state_dict())
     with pytest.raises(ValueError, match=r"missing 0\.weight(, 4\.weight)?; unexpected 1\.weight"):
         method.load_state_dict(make(name, nn.Sequential(nn.ReLU(), nn.Conv2d(1, 8, 3))).state_dict())
     wider = nn.Sequential(nn.Conv2d(1, 9, 3), *list(network())[1:])
-    with pytest.raises(ValueError, match=r"'0\.weight' has shape \[9, 1, 3, 3\] but the model's has \[8, 1, 3, 3\]"):
+    with pytest.raises(
+        ValueError, match=r"'0\.weight' has shape \[9, 1, 3, 3\] in the state but \[8, 1, 3, 3\] in the model"
+    ):
         method.load_state_dict(make(name, wider).state_dict())
     with pytest.raises(ValueError, match=r"expected the state_dict\(\) of a"):
         method.load_state_dict(model.state_dict())
     with pytest.raises(ValueError, match="format 1 but got 2"):
         method.load_state_dict({**state, "format": 2})
-    with pytest.raises(ValueError, match="does not have one bit for each of its weights"):
+    with pytest.raises(ValueError, match="does not have one bit per weight"):
         method.load_state_dict({**state, "support": {"0.weight": torch.zeros(1, dtype=torch.uint8)}})
     entry = state["layers"]["0.weight"]
     damages = [

@@ -444,5 +444,5 @@ def test_what_cannot_be_is_refused() -> None:
         rvsm.RVSM(network(), rvsm.L0(1e-3), beta=1.0, gradient="v")
     with pytest.raises(ValueError, match="along the ramp of a target: give sparsity= and steps="):
         rvsm.RVSM(network(), rvsm.L0(1e-3), beta=1.0, gradient="moving")
-    with pytest.raises(ValueError, match=r"order='printed' .* but gradient is 'u'; leave one of the two out"):
+    with pytest.raises(ValueError, match=r"order='printed' .* but gradient is 'u'; omit one of the two"):
         rvsm.RVSM(network(), rvsm.L0(1e-3), beta=1.0, gradient="u", order="printed")

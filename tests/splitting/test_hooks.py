@@ -84,7 +84,7 @@ def test_an_optimizer_that_evaluates_twice_is_refused() -> None:
     model = network()
     optimizer = Twice(model.parameters(), lr=0.1)
     l0(model).attach(optimizer)
-    with pytest.raises(RuntimeError, match="more than once in a step"):
+    with pytest.raises(RuntimeError, match="more than once per step"):
         optimizer.step(lambda: loss(model, 0).backward())
 
 

@@ -102,7 +102,7 @@ def test_a_pattern_that_matches_nothing_is_an_error(argument: str) -> None:
 
 
 def test_a_pattern_that_matches_other_kinds_only_says_so() -> None:
-    said = r"include: 'embed\*' matches no weight of convolutions.* write the full names: embedding\.weight$"
+    said = r"include: 'embed\*' matches no weight of convolutions.* write their full names: embedding\.weight$"
     with pytest.raises(ValueError, match=said):
         names(Everything(), include=["conv*", "embed*"])
 

@@ -62,7 +62,7 @@ def test_every_rank_has_the_statistics_of_all_batches(tmp_path: Path) -> None:
     said = [rank.communicate(timeout=100)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert "RuntimeError 1 of the other ranks failed here" in said[0]
-    assert "ValueError recalibrate got no batch" in said[1]
+    assert "ValueError recalibrate got no batches" in said[1]
     states = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Linear(8, 2))

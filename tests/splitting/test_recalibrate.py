@@ -149,14 +149,14 @@ def test_a_data_loader_of_a_tensor_dataset() -> None:
     assert_statistics(model, literal(model, list(x.split(4))))
 
 
-@pytest.mark.parametrize("empty", [[], iter([]), "used"], ids=["list", "iterator", "used generator"])
+@pytest.mark.parametrize("empty", [[], iter([]), "used"], ids=["list", "iterator", "exhausted generator"])
 def test_no_batch_is_a_clear_error_and_leaves_the_statistics(empty: Any) -> None:
     if empty == "used":
         empty = (x for x in batches([4]))
         list(empty)
     model = warmed_up()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    with pytest.raises(ValueError, match=r"recalibrate got no batch: .*not a used generator"):
+    with pytest.raises(ValueError, match=r"recalibrate got no batches: .*not an exhausted generator"):
         rvsm.recalibrate(model, empty)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
 

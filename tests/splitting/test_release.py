@@ -51,7 +51,7 @@ def test_a_sparsifier_that_lives_in_its_optimizer_is_released() -> None:
     optimizer = sgd(model)
     sparsifier(model).attach(optimizer)
     train(model, optimizer, 20)
-    with pytest.raises(RuntimeError, match=r"a rvsm is already attached.*rvsm\.release\(model\)"):
+    with pytest.raises(RuntimeError, match=r"an attached rvsm already acts on.*rvsm\.release\(model\)"):
         sparsifier(model).attach(sgd(model))
     rvsm.release(model)
     assert int((model.weight == 0).sum()) == 80, "the weights stay as they are"

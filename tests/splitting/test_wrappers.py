@@ -176,7 +176,7 @@ def test_steps_that_somebody_else_makes_are_noticed_at_once() -> None:
         loss(model).backward()
         other.step()
     with pytest.warns(
-        UserWarning, match=r"changed twice although the SGD that was given to attach\(\) has made no step"
+        UserWarning, match=r"changed twice although the SGD that was passed to attach\(\) has made no step"
     ):
         loss(model).backward()
     for _ in range(2):  # once is enough

@@ -95,7 +95,7 @@ def test_a_forged_state_is_a_sentence_or_does_no_harm(
         (("seconds",), float("inf"), "finite numbers ≥ 0"),
         (("running", "seen"), -1, "finite numbers ≥ 0"),
         (("optimizer", "state", 99), {}, "parameters but has one called 99"),
-        (("method", "layers", "0.weight", "beta"), "x", "beta of '0.weight' must be > 0 and finite but is 'x'"),
+        (("method", "layers", "0.weight", "beta"), "x", "beta for '0.weight' must be > 0 and finite but is 'x'"),
         (("random", "numpy", 2), 10**6, r"a place in \[0, 624\]"),  # NumPy would read beyond its keys
     ],
 )

@@ -129,7 +129,7 @@ def test_seeds_differ_and_repeat(small: Any, train: Any) -> None:
 def test_channels_that_span_layers(train: Any) -> None:
     pytest.importorskip("torch_pruning")
     config = read_config(flags=[*LEARNING, "--groups.name", "coupled", "--budget.sparsity", "0.5"])
-    with pytest.warns(UserWarning, match="channels of 1 of the selected weights have to stay"):
+    with pytest.warns(UserWarning, match="channels of 1 of the selected weights must stay"):
         run = train(config)
     result = run.result()
     assert {name.rpartition(".")[2] for name in result["layers"]} == {"weight", "bias"}  # batch norms are part of it

@@ -1,4 +1,4 @@
-"""Which channels of which layers are one: sums, concatenations, depthwise convolutions and norms couple them."""
+"""Find channels that span layers: sums, concatenations, depthwise convolutions and norms couple them."""
 
 from rvsm.coupling.channels import Channels, find_channels
 

@@ -1,9 +1,9 @@
 """The channels of a network, each with all the places at which it appears.
 
-A *channel* here is what must be removed as a whole: an output of the convolution that computes it, the scale and shift
-of the batch norm behind it, the kernel of a depthwise convolution, the inputs of all that read it; and, where outputs
-of several layers are added, the outputs of all of them. Torch-Pruning's dependency graph says which places follow from
-which; a channel is a connected component of that relation.
+A *channel* is a unit that must be removed as a whole: an output of the convolution that computes it, the scale and
+shift of the batch norm after it, the kernel of a depthwise convolution, and the inputs of all layers that read it. If
+outputs of several layers are added, it includes the outputs of all of them. Torch-Pruning's dependency graph shows
+which places depend on each other; a channel is a connected component of this relation.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ class Channels:
     """The channels of a network, numbered from 0.
 
     Attributes:
-        count: how many there are.
-        outputs: by the name of a module, the channel of each of its outputs; of batch norm and other modules that treat
-            each channel by itself, too.
-        inputs: the same of its inputs.
-        kept: why a channel cannot be removed, whatever its weights: for those that cannot.
-        lost: the operation that could not be followed, for each channel that meets one.
+        count: the number of channels.
+        outputs: the channel of each output of a module, by module name; also for batch norm and other modules that
+            treat each channel separately.
+        inputs: the same for inputs.
+        kept: the reason why a channel cannot be removed, whatever its weights, for each such channel.
+        lost: the operation that could not be followed, for each channel that reaches one.
 
     """
 
@@ -41,7 +41,7 @@ class Channels:
 
 
 def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Channels:
-    """Return the channels of a network, from one forward pass over an example; it needs the extra ``shrink``.
+    """Return the channels of a network, from one forward pass over an example; requires the extra ``shrink``.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 2))
     >>> channels = find_channels(model, torch.zeros(1, 3, 4, 4))
@@ -87,12 +87,12 @@ def input_size(module: nn.Module) -> int | None:
 
 
 def _computes(module: nn.Module) -> bool:
-    """Return whether a module makes channels out of others."""
+    """Return whether a module computes new channels from others."""
     return isinstance(module, _ConvNd | nn.Linear) and not is_depthwise(module)
 
 
 class _Places:
-    """Places in a graph, in sets that are one channel each; the sets are numbered when they are first asked for."""
+    """Places in a graph, in sets that form one channel each; sets are numbered on first use."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -103,7 +103,7 @@ class _Places:
 
     @property
     def count(self) -> int:
-        """The number of channels that have been asked for."""
+        """The number of channels numbered so far."""
         return len(self._numbers)
 
     def channels(self, module: str, side: Side, size: int) -> Tensor:
@@ -112,7 +112,7 @@ class _Places:
         return torch.tensor([self._number(self._graph.place(node, side, i)) for i in range(size)], dtype=torch.long)
 
     def at(self, reasons: dict[int, str]) -> Iterator[tuple[int, str]]:
-        """Yield each channel that meets one of the nodes, with what is said of that node."""
+        """Yield each channel that reaches one of the nodes, with the reason given for that node."""
         for place in {place for pair in self._graph.joined for place in pair}:
             if place.node in reasons:
                 yield self._number(place), reasons[place.node]

@@ -1,8 +1,8 @@
-"""Torch-Pruning's dependency graph of a network, read as pairs of places that are one channel.
+"""Torch-Pruning's dependency graph of a network, read as pairs of places that belong to one channel.
 
-The graph comes from the autograd graph of one forward pass, so it sees what ``forward`` does. It takes an operation
-that it does not know for one that leaves channels apart; here operations are told apart by name, and a channel that
-meets one that is not known is lost: nobody may remove it.
+The graph comes from the autograd graph of one forward pass, so it reflects what ``forward`` does. Torch-Pruning assumes
+that an unknown operation keeps channels separate. Here operations are identified by name, and a channel that reaches an
+unknown one is lost: it must not be removed.
 """
 
 import copy
@@ -23,7 +23,7 @@ Side = Literal["in", "out", "both"]
 
 
 class Place(NamedTuple):
-    """A channel at a node of the graph: the number of an input, of an output, or of both where they are the same."""
+    """A channel at a node of the graph: the index of an input, of an output, or of both if they are the same."""
 
     node: int
     side: Side
@@ -32,12 +32,12 @@ class Place(NamedTuple):
 
 @dataclass
 class Graph:
-    """What the dependency graph says.
+    """The contents of the dependency graph.
 
     Attributes:
         nodes: the node of each module, by its name.
-        channelwise: of each node, whether its inputs and outputs are the same channels.
-        joined: pairs of places that are one channel.
+        channelwise: for each node, whether its inputs and outputs are the same channels.
+        joined: pairs of places that belong to one channel.
         kept: why the channels at a node must stay, by node.
         lost: the name of the operation at a node that could not be followed, by node.
 
@@ -50,12 +50,12 @@ class Graph:
     lost: dict[int, str] = field(default_factory=dict)
 
     def place(self, node: int, side: Side, number: int) -> Place:
-        """Return a place, in the one way in which it is written."""
+        """Return a place in its canonical form."""
         return Place(node, "both" if self.channelwise[node] else side, number)
 
 
 def trace(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Graph:
-    """Return what the dependency graph of a network says; the network stays as it is."""
+    """Return the dependency graph of a network; the network is not changed."""
     kinds = _torch_pruning().ops.OPTYPE
     built = _torch_pruning().DependencyGraph()
     model = copy.deepcopy(model).requires_grad_(True)
@@ -66,7 +66,7 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Graph:
             built.build_dependency(
                 model, _as_sources(example_input, sources), forward_fn=_forward, output_transform=_ends, verbose=False
             )
-        except Exception as problem:  # whatever a network may raise, and what Torch-Pruning makes of it
+        except Exception as problem:  # any error of the network, or of Torch-Pruning
             raise ValueError(
                 f"cannot follow the channels of {type(model).__name__}: {type(problem).__name__}: {problem}"
             ) from problem
@@ -97,7 +97,7 @@ def _torch_pruning() -> Any:
 
 
 def _as_sources(example_input: Any, sources: set[Any]) -> tuple[Any, ...]:
-    """Return the inputs as results of operations, so that the graph has a node for each; ``sources`` get these."""
+    """Return the inputs as results of operations, so that each has a node in the graph; add these to ``sources``."""
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     found = [x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
     sources |= {x.grad_fn for x in found if torch.is_tensor(x) and x.grad_fn is not None}
@@ -109,15 +109,15 @@ def _forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
 
 
 def _ends(outputs: Any) -> list[Tensor]:
-    """Return outputs as results of an operation of their own, which Torch-Pruning takes for the end of the network."""
+    """Return outputs as results of extra operations, which Torch-Pruning treats as the end of the network."""
     found = [y * 1 for y in tree_leaves(outputs) if torch.is_tensor(y) and y.grad_fn is not None]
     if not found:
-        raise ValueError("its outputs do not depend on its parameters by operations that have a gradient")
+        raise ValueError("its outputs do not depend on its parameters through differentiable operations")
     return found
 
 
 class _Index(NamedTuple):
-    """A number of a channel as Torch-Pruning's mappings take it: where it is now, and where it came from."""
+    """The index of a channel as Torch-Pruning's mappings expect it: the current and the original index."""
 
     idx: int
     root_idx: int
@@ -132,7 +132,7 @@ class _Walk:
     graph: Graph
 
     def pairs(self) -> Iterator[tuple[Place, Place]]:
-        """Yield the pairs of places that each dependency makes one channel."""
+        """Yield the pairs of places that a dependency joins into one channel."""
         seen: set[Place] = set()
         ahead = deque(self._starts())
         while ahead:
@@ -148,7 +148,7 @@ class _Walk:
                     ahead.append((target, handler, [c.idx for c in mapped]))
 
     def _starts(self) -> Iterator[tuple[Any, Any, list[int]]]:
-        """Yield the outputs and the inputs of all modules whose numbers are known."""
+        """Yield the outputs and inputs of all modules whose number of channels is known."""
         for node in self.numbers:
             pruner = self.built.get_pruner_of_module(node.module)
             for handler, size in (
@@ -159,7 +159,7 @@ class _Walk:
                     yield node, handler, list(range(size))
 
     def _mapped(self, dependency: Any, channels: list[int]) -> list[Any]:
-        """Return where channels of a dependency's source are in its target."""
+        """Return the positions of a dependency's source channels in its target."""
         mapped: list[Any] = [_Index(c, c) for c in channels]
         for mapping in dependency.index_mapping:
             mapped = mapped if mapping is None else mapping(mapped)

@@ -1,6 +1,6 @@
-"""What operations do with channels: which leave them apart, and which need all of them.
+"""How operations treat channels: which keep them separate, and which need all of them.
 
-Operations are known by what autograd calls them, without the ending "Backward0".
+Operations are identified by their autograd names, without the suffix "Backward0".
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.conv import _ConvNd
 
-# These treat each channel by itself. Pooling in channels-last order ends with AsStrided.
+# These treat each channel separately. Pooling in channels-last order ends with AsStrided.
 _CHANNELWISE = {
     "Abs", "Add", "Alias", "AsStrided", "Celu", "Clamp", "ClampMax", "ClampMin", "Clone", "ConstantPadNd", "Cos",
     "Div", "Elu", "Erf", "Exp", "Gelu", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyRelu", "Log",
@@ -22,9 +22,9 @@ _CHANNELWISE = {
     "UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D", "UpsampleNearestExact2D", "UpsampleLinear1D",
     "UpsampleBilinear2D", "UpsampleBicubic2D", "UpsampleTrilinear3D",
 }  # fmt: skip
-# These run over some dimensions.
+# These reduce some dimensions.
 _REDUCTIONS = {"Mean", "Sum", "Amax", "Amin", "Max", "Min", "Std", "Var", "LinalgVectorNorm", "Softmax", "LogSoftmax"}
-# A linear layer is made of these, if its input has more than two dimensions.
+# A linear layer consists of these if its input has more than two dimensions.
 _OF_LINEAR = {"Addmm", "Mm", "T"}
 
 # Torch-Pruning's kinds of nodes.
@@ -34,15 +34,15 @@ _DIVISIONS = ("SPLIT", "SLICE", "UNBIND")
 
 
 def reason_to_stay(kind: str, node: Any, uses: Counter[int]) -> str | None:
-    """Return why the channels at a node of Torch-Pruning's graph must stay; None if they need not.
+    """Return why the channels at a node of Torch-Pruning's graph must stay; None if they can be removed.
 
-    ``uses`` says how many modules have a parameter, by its identity.
+    ``uses`` maps the identity of a parameter to the number of modules that have it.
     """
     reasons: dict[str, Callable[[], bool]] = {
         "it is an output of the network": lambda: kind == "OUTPUT",
         f"{type(node.module).__name__} normalises over it": lambda: kind in _MIXING_NORMS,
         f"the size of {type(node.module).__name__} is fixed": lambda: kind in _FIXED_SIZES,
-        f"forward divides the channels at fixed places, by {kind.lower()}": lambda: kind in _DIVISIONS,
+        f"forward splits the channels at fixed positions, by {kind.lower()}": lambda: kind in _DIVISIONS,
         f"{_operation(node).lower()} runs over it": lambda: kind == "ELEMENTWISE" and _runs_over_channels(node),
         "its weights are tied": lambda: _any_parameter(node.module, lambda w: uses[id(w)] > 1),
         "its weight is computed from others": lambda: _is_computed(node.module),
@@ -52,7 +52,7 @@ def reason_to_stay(kind: str, node: Any, uses: Counter[int]) -> str | None:
 
 
 def unknown_operation(kind: str, node: Any) -> str | None:
-    """Return the name of an operation that cannot be followed; None for one that can."""
+    """Return the name of an operation that cannot be followed; None if it can."""
     if kind == "CONCAT":
         return None if node.module.offsets else "cat"  # without offsets, it is not along the channels
     if kind == "EXPAND":
@@ -68,7 +68,7 @@ def _operation(node: Any) -> str:
 
 
 def _is_in_linear(node: Any) -> bool:
-    """Return whether an operation is one of those that a linear layer is made of."""
+    """Return whether an operation is part of a linear layer."""
     if _operation(node) not in _OF_LINEAR or len(node.outputs) != 1:
         return False
     return isinstance(node.outputs[0].module, nn.Linear) or _is_in_linear(node.outputs[0])
@@ -77,8 +77,8 @@ def _is_in_linear(node: Any) -> bool:
 def _runs_over_channels(node: Any) -> bool:
     """Return whether a reduction runs over the channels.
 
-    They are the second dimension, but of tokens, which have three, it cannot be told; a network in which it goes wrong
-    is found out when the smaller one is compared with it.
+    Channels are the second dimension. For tokens, which have three dimensions, this is not known; a wrong guess is
+    detected when the smaller network is compared with the original.
     """
     if _operation(node) not in _REDUCTIONS:
         return False
@@ -86,9 +86,9 @@ def _runs_over_channels(node: Any) -> bool:
     reduced = getattr(function, "_saved_self", getattr(function, "_saved_result", None))
     sizes = getattr(function, "_saved_self_sym_sizes", None if reduced is None else reduced.shape)
     dims = getattr(function, "_saved_dim", None)
-    if dims is None or sizes is None:  # it runs over all, or does not say
+    if dims is None or sizes is None:  # it runs over all dimensions, or they are unknown
         return True
-    # Autograd gives a negative dimension as if it had no sign.
+    # Autograd stores a negative dimension as an unsigned integer.
     signed = [d - 2**64 if d >= 2**63 else d for d in (dims if isinstance(dims, tuple | list) else (dims,))]
     return len(sizes) != 3 and 1 in {d % len(sizes) for d in signed}
 
@@ -102,7 +102,7 @@ def _is_computed(module: Any) -> bool:
 
 
 def _has_fixed_groups(module: Any) -> bool:
-    """Return whether a grouped convolution is of a kind that cannot be cut."""
+    """Return whether a module is a grouped convolution that cannot be made smaller."""
     if not isinstance(module, _ConvNd) or module.groups == 1:
         return False
     depthwise = module.groups == module.in_channels == module.out_channels

@@ -1,6 +1,6 @@
-"""Callbacks for trainers of other libraries, and folders as the Hugging Face Hub has them.
+"""Callbacks for trainers of other libraries, and folders for the Hugging Face Hub.
 
-A name is loaded when it is first used, and so is the library that it belongs to.
+A name and the library that it needs are loaded on first use.
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ _HOME = {
     "TransformersCallback": ("rvsm.integrations.transformers", "transformers"),
     "save_pretrained": ("rvsm.integrations.hub", "torch"),
 }
-"""The module of each name, and the extra that brings what it imports."""
+"""The module of each name, and the extra that installs what it imports."""
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - one list of names, not two that drift apart
 

@@ -27,11 +27,11 @@ _TORCH = """\
 ```python
 from safetensors.torch import load_model
 
-model = ...  # a {model} as it was trained, made by your own code
+model = ...  # construct the {model} in your own code, as for training
 load_model(model, "model.safetensors")
 ```
 """
-_KEEP = "To train on without losing the zeros, call `rvsm.keep_zeros(model)`.\n"
+_KEEP = "To continue training without losing the zeros, call `rvsm.keep_zeros(model)`.\n"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def weights(self) -> int:
-        """The number of its weights."""
+        """The number of weights."""
         return prod(self.shape)
 
     def __str__(self) -> str:
@@ -53,18 +53,18 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What the card says.
+    """The contents of the card.
 
     Attributes:
         model: the class of the model.
         rows: its sparse weights.
-        parameters: the number of all its parameters.
+        parameters: the total number of its parameters.
         zeros: how many of them are zero.
-        figures: accuracy and the like, by name.
-        method: the name of the method; None if it is not known.
+        figures: accuracy and similar numbers, by name.
+        method: the name of the method; None if unknown.
         settings: the options of the method.
         unpacked: why there is no packed form; None if there is one.
-        sizes: the bytes of each file.
+        sizes: the size of each file in bytes.
 
     """
 
@@ -85,20 +85,20 @@ class Card:
         library = "transformers" if self._by_transformers else "pytorch"
         return (
             f"---\nlibrary_name: {library}\ntags:\n- rvsm\n- sparse\n- pruning\n---\n{MARK}\n\n"
-            f"# {self.model.__name__}, {self._share:.2f} % zeros\n"
+            f"# {self.model.__name__}, {self._percentage:.2f} % zeros\n"
         )
 
     def _facts(self) -> str:
         known = {
             "method": "not recorded" if self.method is None else f"`{self.method}`",
             **{name: f"`{value}`" for name, value in self.settings.items() if value != "None"},
-            "zeros in the sparsified weights": f"{self._share:.2f} %",
+            "zeros in the sparsified weights": f"{self._percentage:.2f} %",
             "zeros in all parameters": f"{100 * self.zeros / self.parameters:.2f} % of {self.parameters:,}",
             **({name: f"{value:.4g}" for name, value in self.figures.items()} or {"accuracy": "not recorded"}),
             **{f"`{name}`": f"{size / 1e6:.2f} MB" for name, size in self.sizes.items()},
         }
         rows = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in known.items())
-        return f"| | |\n| --- | --- |\n{rows}\n\nFigures are of the sparse model, as it is in this folder.\n"
+        return f"| | |\n| --- | --- |\n{rows}\n\nFigures refer to the sparse model in this folder.\n"
 
     def _how(self) -> str:
         own = _TRANSFORMERS if hasattr(self.model, "from_pretrained") else _TORCH
@@ -112,7 +112,7 @@ class Card:
         return f"## Layers\n\n| weight | shape | zeros, % |\n| --- | --- | ---: |\n{rows}\n"
 
     @property
-    def _share(self) -> float:
+    def _percentage(self) -> float:
         return 100 * sum(row.zeros for row in self.rows) / sum(row.weights for row in self.rows)
 
     @property

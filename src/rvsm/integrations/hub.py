@@ -1,4 +1,4 @@
-"""Folders as the Hugging Face Hub has them: dense shapes for everybody, the packed form, and a model card."""
+"""Folders for the Hugging Face Hub: weights in dense shapes, the packed form, and a model card."""
 
 import os
 import warnings
@@ -29,19 +29,19 @@ def save_pretrained(
     example_input: Tensor | Sequence[Tensor] | None = None,
     accuracy: float | Mapping[str, float] | None = None,
 ) -> Path:
-    """Write a sparse model into a folder that can be uploaded as it is, and return the folder.
+    """Write a sparse model into a folder that is ready for upload, and return the folder.
 
-    A model of Transformers, or one with PyTorchModelHubMixin, is written by its own ``save_pretrained``, and its
-    ``from_pretrained`` reads it; of any other the weights are written as ``model.safetensors``. The shapes are dense
-    and the zeros are in them. ``model.rvsm`` is the packed form for the runtime, and ``README.md`` the model card.
+    A Transformers model, or one with PyTorchModelHubMixin, is written by its own ``save_pretrained`` and read by its
+    ``from_pretrained``. The weights of any other model are written as ``model.safetensors``. The shapes are dense and
+    include the zeros. ``model.rvsm`` is the packed form for the runtime, and ``README.md`` is the model card.
 
     Args:
         model: the finalized model.
-        folder: is made if it is not there; a README.md that was not written by this function is left alone.
+        folder: created if missing; if it has a README.md that was not written by this function, an error is raised.
         sparsifier: the method that made the model sparse, for the card.
-        example_input: a batch, or a tuple of inputs, to pack the model for; without one it is not packed. Where the
-            runtime does not have all of its operations, a warning and the card say so.
-        accuracy: a figure for the card, or several with their names, as measured on the sparse model.
+        example_input: a batch, or a tuple of inputs, for packing; without it, the model is not packed. If the runtime
+            does not support all operations of the model, a warning and the card say so.
+        accuracy: a number for the card, or several numbers by name, measured on the sparse model.
 
     """
     target, model = Path(folder), unwrap(model)
@@ -66,7 +66,7 @@ def save_pretrained(
 
 
 def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
-    """Return the sparse weights by their names in the model, which may be a part of the one that was trained."""
+    """Return the sparse weights by their names in the model, which may be a part of the trained model."""
     names = {id(w): name for name, w in model.named_parameters()}
     if sparsifier is None:
         chosen: list[Tensor] = [w for w in model.parameters() if w.dim() > 1 and zeros(w.detach())]
@@ -83,7 +83,7 @@ def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
 
 
 def _settings(sparsifier: Method | None) -> dict[str, str]:
-    """Return the options of the method, and which penalties it has used."""
+    """Return the options of the method, and the penalties it has used."""
     if sparsifier is None:
         return {}
     penalties = dict.fromkeys(type(layer.template).__name__ for layer in sparsifier.layers if layer.template)
@@ -100,9 +100,9 @@ def _figures(accuracy: float | Mapping[str, float] | None) -> dict[str, float]:
 
 
 def _require_own(card: Path) -> None:
-    """Raise if there is a card by somebody else."""
+    """Raise if there is a card that rvsm did not write."""
     if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
-        raise FileExistsError(f"{card} was not written by rvsm and stays; move it away, or give another folder")
+        raise FileExistsError(f"{card} was not written by rvsm and is kept; move it, or choose another folder")
 
 
 def _write_weights(model: nn.Module, folder: Path) -> None:
@@ -114,8 +114,8 @@ def _write_weights(model: nn.Module, folder: Path) -> None:
 
 
 def _pack(model: nn.Module, example_input: Tensor | Sequence[Tensor] | None, path: Path) -> str | None:
-    """Write the packed form; return why it is not there, if it is not."""
-    path.unlink(missing_ok=True)  # of weights that were here before
+    """Write the packed form; if that is not possible, return the reason."""
+    path.unlink(missing_ok=True)  # it may belong to earlier weights
     if example_input is None:
         return "no example input was given"
     from rvsm.lowering import compile

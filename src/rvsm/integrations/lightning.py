@@ -15,17 +15,17 @@ from rvsm.splitting.recalibrate import Batches
 class LightningCallback(Callback):
     """Makes a LightningModule sparse while Lightning trains it.
 
-    The optimizer and the number of its steps are the trainer's own, with accumulation and mixed precision. Validation
-    sees u; checkpoints hold the method's state; at the end u is written into the module. The fraction of zeros, the gap
-    ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and ``rvsm/lambda`` every ``log_every_n_steps``.
+    The optimizer and the number of steps are the trainer's own, including accumulation and mixed precision. Validation
+    sees u, checkpoints include the method's state, and at the end u is written into the module. The fraction of zeros,
+    the gap ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and ``rvsm/lambda`` every ``log_every_n_steps``.
 
     Args:
-        sparsity: the fraction of zeros at the end; None for a ``penalty`` with its λ.
-        method: "rvsm", or another of `rvsm.splitting.METHODS`.
-        budget: more options of the target, as {"by": "flops"}; see `rvsm.Budget`.
-        steps: the number of optimizer steps, where the trainer does not know it.
+        sparsity: the final fraction of zeros; None for a ``penalty`` with its λ.
+        method: "rvsm", or another method in `rvsm.splitting.METHODS`.
+        budget: further options of the target, such as {"by": "flops"}; see `rvsm.Budget`.
+        steps: the number of optimizer steps, if the trainer does not know it.
         recalibrate: batches for batch norm, at each validation and at the end; see `rvsm.recalibrate`.
-        options: all other arguments of the method. Names of weights begin as in the module: "model.fc.*".
+        options: all other arguments of the method. Names of weights are those in the module, such as "model.fc.*".
 
     Attributes:
         sparsifier: the method, from the beginning of ``fit`` on.
@@ -49,7 +49,7 @@ class LightningCallback(Callback):
         recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
         self._training = SparseTraining(recipe, recalibrate)
         self._steps = steps
-        self._saved: Mapping[str, Any] | None = None  # from a checkpoint, until there is a model to load it for
+        self._saved: Mapping[str, Any] | None = None  # from a checkpoint, until the model is available
 
     @property
     def sparsifier(self) -> Method | None:
@@ -60,7 +60,7 @@ class LightningCallback(Callback):
 
     @property
     def state_key(self) -> str:
-        """The same for all options: a checkpoint made with others is refused rather than not found."""
+        """One key for all options, so that a checkpoint with other options is rejected instead of ignored."""
         return "rvsm"
 
     def state_dict(self) -> dict[str, Any]:
@@ -68,11 +68,11 @@ class LightningCallback(Callback):
         return {} if self.sparsifier is None else self.sparsifier.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep a state until the model is ready for it."""
+        """Keep a state until the model is available."""
         self._saved = state_dict
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Refuse to resume from a checkpoint that has no state of the method."""
+        """Raise when resuming from a checkpoint that has no state of the method."""
         if trainer.state.fn == "fit" and not checkpoint.get("callbacks", {}).get(self.state_key):
             raise missing_state("the checkpoint")
 
@@ -92,20 +92,20 @@ class LightningCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log how sparse the copy is."""
+        """Log the sparsity metrics."""
         if trainer.loggers and (batch_idx + 1) % trainer.log_every_n_steps == 0:
             pl_module.log_dict(self._training.metrics(), on_step=True, on_epoch=False)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log how sparse the copy is, for short epochs and for callbacks that monitor it."""
+        """Log the sparsity metrics, for short epochs and for callbacks that monitor them."""
         pl_module.log_dict(self._training.metrics(), on_step=False, on_epoch=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write u into the module for good."""
+        """Write u into the module permanently."""
         self._training.finish()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Put the weights of the training back."""
+        """Restore the training weights."""
         self._training.hide()
 
     # Evaluation
@@ -115,7 +115,7 @@ class LightningCallback(Callback):
         self._show(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the weights of the training back."""
+        """Restore the training weights."""
         self._training.hide()
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -123,7 +123,7 @@ class LightningCallback(Callback):
         self._show(trainer)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the weights of the training back."""
+        """Restore the training weights."""
         self._training.hide()
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -131,18 +131,18 @@ class LightningCallback(Callback):
         self._show(trainer)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put the weights of the training back."""
+        """Restore the training weights."""
         self._training.hide()
 
     def _show(self, trainer: Trainer) -> None:
-        """Show u; that of a checkpoint, if one has been loaded for an evaluation."""
+        """Show u, or the u of a checkpoint if one has been loaded for evaluation."""
         saved, self._saved = self._saved, None
         if saved is not None and self.sparsifier is not None:
             self._training.load(saved)
         elif saved is not None and not saved["finalized"]:
             warnings.warn(
-                f"the checkpoint is of step {saved['step']}, in the middle of a training, and is evaluated with the"
-                " weights that it has, not as its sparse copy; fit() with this ckpt_path first, or evaluate the"
+                f"the checkpoint is from step {saved['step']}, in the middle of training, and is evaluated with its"
+                " training weights, not with its sparse copy; call fit() with this ckpt_path first, or evaluate the"
                 " finalized model",
                 stacklevel=2,
             )
@@ -154,12 +154,12 @@ class LightningCallback(Callback):
         if not trainer.lightning_module.automatic_optimization:
             raise ValueError(
                 "with manual optimization the number of optimizer steps is not known: pass"
-                " LightningCallback(steps=...), the number of the whole training"
+                " LightningCallback(steps=...), the number for the whole training"
             )
         found = trainer.estimated_stepping_batches
         if not 0 < found < float("inf"):
             raise ValueError(
-                "the number of optimizer steps is not known, since the training data have no length or the training no"
-                " end: pass Trainer(max_steps=...), or LightningCallback(steps=...)"
+                "the number of optimizer steps is not known, since the training data has no length or the training has"
+                " no end: pass Trainer(max_steps=...), or LightningCallback(steps=...)"
             )
         return int(found)

@@ -1,4 +1,4 @@
-"""What a user asks for before there is a model: a method and its options."""
+"""A method and its options, chosen before there is a model."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -13,12 +13,12 @@ from rvsm.splitting.budget import require_share
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A method without its model and without the number of steps, which a trainer knows.
+    """A method without its model and without the number of steps, which come from a trainer.
 
     Args:
         method: the name of a method.
-        sparsity: the fraction of zeros at the end; None for a penalty with its λ.
-        budget: more options of the target, as {"by": "flops"}.
+        sparsity: the final fraction of zeros; None for a penalty with its λ.
+        budget: further options of the target, such as {"by": "flops"}.
         options: all other arguments of the method.
 
     >>> recipe = Recipe(method="rvsm", sparsity=0.9, budget={"scope": "layer"}, options={"exclude": ["bias"]})
@@ -46,10 +46,10 @@ class Recipe:
             if "sparsity" not in known:
                 raise ValueError(f"{self.method} takes no sparsity; give it a penalty with its λ")
         elif "penalty" not in self.options:
-            raise ValueError("give sparsity=, the fraction of zeros at the end, or penalty= with its λ")
+            raise ValueError("give sparsity=, the final fraction of zeros, or penalty= with its λ")
 
     def build(self, model: nn.Module, steps: int | None) -> Method:
-        """Return the method for a model and a training of so many steps."""
+        """Return the method for a model and a training with this number of steps."""
         known = self._known()
         told: dict[str, Any] = {}
         if self.sparsity is not None and self.budget is not None:
@@ -63,18 +63,18 @@ class Recipe:
         return built
 
     def _check_budget(self, known: set[str]) -> None:
-        """Raise unless the further options of the target are some."""
+        """Raise unless the further options of the target are valid."""
         options = [field.name for field in fields(Budget) if field.name not in ("sparsity", "steps")]
         if not isinstance(self.budget, Mapping) or not self.budget.keys() <= set(options):
             raise TypeError(
-                "budget must be more options of the target, as {'by': 'flops'}, since the trainer knows the number of"
-                f" steps; it may have {', '.join(options)} but is {self.budget!r}"
+                "budget must be a dict of further options of the target, such as {'by': 'flops'}, without the number of"
+                f" steps, which the trainer knows; it can have {', '.join(options)} but is {self.budget!r}"
             )
         if self.sparsity is None:
-            raise ValueError("budget= has more options of a target: give sparsity=, too")
+            raise ValueError("budget= has further options of a target: give sparsity=, too")
         if "budget" not in known:
-            raise ValueError(f"{self.method} has no budget; leave budget= out")
-        Budget(self.sparsity, steps=1, **self.budget)  # raises what can be raised before there is a training
+            raise ValueError(f"{self.method} has no budget; omit budget=")
+        Budget(self.sparsity, steps=1, **self.budget)  # makes the checks that are possible before training
 
     def needs_steps(self) -> bool:
         """Return whether the method must know how long the training is."""

@@ -1,4 +1,4 @@
-"""What the callbacks share: a method that is built when a training begins, and shown while it is evaluated."""
+"""What the callbacks share: a method that is built when training begins, and whose u is shown in evaluations."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,14 +15,14 @@ from rvsm.splitting.weights import unwrap
 
 
 class SparseTraining:
-    """The life of a method in somebody else's training loop.
+    """The lifecycle of a method in the training loop of another library.
 
     Args:
         recipe: the method to build.
         recalibrate: batches to estimate the batch-norm statistics of the sparse network from.
 
     Attributes:
-        sparsifier: the method, as soon as there is one.
+        sparsifier: the method; None before it is built.
 
     """
 
@@ -31,14 +31,14 @@ class SparseTraining:
         self.sparsifier: Method | None = None
         self._model: nn.Module | None = None
         self._shown = ExitStack()
-        self._metrics: dict[str, float] | None = None  # of the copy that is shown now
+        self._metrics: dict[str, float] | None = None  # metrics of the copy that is shown now
 
     def begin(
         self, model: nn.Module, optimizer: Optimizer, *, steps: int | None, saved: Mapping[str, Any] | None
     ) -> None:
-        """Attach the method to the optimizer: a new one, or the one of an earlier training of the same model.
+        """Attach the method to the optimizer: a new method, or the one from an earlier training of the same model.
 
-        A saved state comes first, so that zeros that the method may still hold are not written into loaded weights.
+        A saved state is loaded first, so that zeros that the method still holds are not written into loaded weights.
         """
         self.hide()
         if self.sparsifier is None or self._model is not unwrap(model):
@@ -52,30 +52,30 @@ class SparseTraining:
         self.sparsifier, self._model = built, unwrap(model)
 
     def load(self, saved: Mapping[str, Any]) -> None:
-        """Take the state that belongs to weights which were loaded into the model after its training."""
+        """Load the state that belongs to weights that were loaded into the model after training."""
         self.hide()
         if self.sparsifier is not None:
             self.sparsifier.load_state_dict(saved)
 
     def show(self) -> None:
-        """Put u into the model until `hide`; a finalized model is u already."""
+        """Put u into the model until `hide`; a finalized model already holds u."""
         if self._metrics is None and self.sparsifier is not None and self.sparsifier.awaits_steps():
             self._metrics = self.metrics()
             self._shown.enter_context(self.sparsifier.sparse_weights(recalibrate=self.recalibrate))
 
     def hide(self) -> None:
-        """Put the weights of the training back."""
+        """Restore the training weights."""
         self._metrics = None
         self._shown.close()
 
     def finish(self) -> None:
-        """Write u into the model for good."""
+        """Write u into the model permanently."""
         self.hide()
         if self.sparsifier is not None and self.sparsifier.awaits_steps():
             self.sparsifier.finalize(recalibrate=self.recalibrate)
 
     def metrics(self) -> dict[str, float]:
-        """Return the fraction of zeros, ‖w − u‖ and, while there is one, λ as the mean over the layers."""
+        """Return the fraction of zeros, ‖w − u‖ and, if there is one, the mean of λ over the layers."""
         if self._metrics is not None:
             return dict(self._metrics)
         if self.sparsifier is None:
@@ -87,8 +87,8 @@ class SparseTraining:
 
 
 def missing_state(where: str) -> ValueError:
-    """Return the refusal of a checkpoint that has weights and no state of the method."""
+    """Return the error for a checkpoint that has weights but no state of the method."""
     return ValueError(
-        f"{where} has no state of the sparsifier, without which its weights cannot be trained on; resume from a"
-        " checkpoint that was saved with this callback, or load the weights into the model and begin a new training"
+        f"{where} has no state of the sparsifier, which is needed to continue training; resume from a checkpoint"
+        " that was saved with this callback, or load the weights into the model and start a new training"
     )

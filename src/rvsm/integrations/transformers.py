@@ -22,19 +22,19 @@ _KEY = "rvsm"
 class TransformersCallback(TrainerCallback):
     """Makes a model sparse while the Trainer of Transformers trains it.
 
-    The optimizer and the number of its steps are the trainer's own, with accumulation and mixed precision. Evaluation
-    in the training sees u; at the end u is written into the model. Checkpoints hold the method's state beside the
-    optimizer's, in ``optimizer.pt``, because that is the part of them that comes back to a callback: so they resume
-    wherever they are. The fraction of zeros, the gap ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and
+    The optimizer and the number of steps are the trainer's own, including accumulation and mixed precision. Evaluation
+    during training sees u, and at the end u is written into the model. Checkpoints store the method's state with the
+    optimizer's, in ``optimizer.pt``, because this is the only part that a callback gets back. They can therefore be
+    moved and still resume. The fraction of zeros, the gap ‖w − u‖ and λ are logged as ``rvsm/zeros``, ``rvsm/gap`` and
     ``rvsm/lambda`` with everything else.
 
     Args:
-        sparsity: the fraction of zeros at the end; None for a ``penalty`` with its λ.
-        method: "rvsm", or another of `rvsm.splitting.METHODS`.
-        budget: more options of the target, as {"scope": "layer"}; see `rvsm.Budget`.
-        steps: the number of optimizer steps; the trainer's own if it is left out.
+        sparsity: the final fraction of zeros; None for a ``penalty`` with its λ.
+        method: "rvsm", or another method in `rvsm.splitting.METHODS`.
+        budget: further options of the target, such as {"scope": "layer"}; see `rvsm.Budget`.
+        steps: the number of optimizer steps; by default the trainer's own.
         recalibrate: batches for batch norm, at each evaluation and at the end; see `rvsm.recalibrate`.
-        options: all other arguments of the method, as ``exclude=["classifier.*"]``.
+        options: all other arguments of the method, such as ``exclude=["classifier.*"]``.
 
     Attributes:
         sparsifier: the method, from the beginning of ``train`` on.
@@ -70,8 +70,8 @@ class TransformersCallback(TrainerCallback):
     def add_to(self, trainer: Trainer) -> Self:
         """Add this callback to a trainer, before those that report to loggers.
 
-        A trainer appends what it is given as ``callbacks=[...]``. That works, too, but TensorBoard and the like get
-        their values before this one can add any.
+        A trainer appends callbacks passed as ``callbacks=[...]``. That works, too, but TensorBoard and other loggers
+        then receive their values before this callback can add any.
         """
         callbacks = trainer.callback_handler.callbacks
         flow = [i for i, callback in enumerate(callbacks) if isinstance(callback, DefaultFlowCallback)]
@@ -90,11 +90,11 @@ class TransformersCallback(TrainerCallback):
         optimizer: Optimizer,
         **kwargs: Any,
     ) -> None:
-        """Attach the method to the optimizer, with the state that a checkpoint may have brought."""
+        """Attach the method to the optimizer, with the state from a checkpoint, if any."""
         if args.load_best_model_at_end:
             raise ValueError(
-                "load_best_model_at_end=True would bring back weights from before the zeros were fixed, which are often"
-                " the best and never sparse; leave it out"
+                "load_best_model_at_end=True would restore weights from before the zeros were fixed, which often score"
+                " best but are not sparse; omit it"
             )
         self._remove_handles()
         inner = innermost(optimizer)
@@ -111,13 +111,13 @@ class TransformersCallback(TrainerCallback):
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Make sure that the model is trained at its own weights, whatever became of an evaluation."""
+        """Make sure that the model holds its training weights, even if an evaluation failed."""
         self._end_evaluation()
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Write u into the model for good."""
+        """Write u into the model permanently."""
         self._end_evaluation()
         self._remove_handles()
         self._training.finish()
@@ -131,7 +131,7 @@ class TransformersCallback(TrainerCallback):
         logs: dict[str, float],
         **kwargs: Any,
     ) -> None:
-        """Add how sparse the copy is, for the loggers that come later and for the history."""
+        """Add the sparsity metrics, for later loggers and for the history."""
         if self._handles:
             measured = self._training.metrics()
             logs.update(measured)
@@ -140,17 +140,17 @@ class TransformersCallback(TrainerCallback):
     # Evaluation: the trainer announces it, begins with a forward pass, and may go through several data sets.
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Notice an evaluation that is due."""
+        """Note whether an evaluation is due."""
         self._evaluating = control.should_evaluate
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Notice an evaluation that is due."""
+        """Note whether an evaluation is due."""
         self._evaluating = control.should_evaluate
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Put the weights of the training back: a checkpoint may follow."""
+        """Restore the training weights, since a checkpoint may follow."""
         self._training.hide()
 
     def _before_forward(self, model: nn.Module, inputs: Any) -> None:
@@ -164,7 +164,7 @@ class TransformersCallback(TrainerCallback):
     # Checkpoints
 
     def _put_in(self, optimizer: Optimizer, state_dict: dict[str, Any]) -> None:
-        """Add the method's state to the options of a parameter group: unlike other entries, these come back."""
+        """Add the method's state to the options of a parameter group, which, unlike other entries, are restored."""
         assert self.sparsifier is not None
         state_dict["param_groups"][0][_KEY] = self.sparsifier.state_dict()
 
@@ -175,6 +175,6 @@ class TransformersCallback(TrainerCallback):
 
 
 def _taken_out(optimizer: Optimizer) -> Mapping[str, Any] | None:
-    """Return the state that a loaded checkpoint has left in the optimizer's options, and remove it there."""
+    """Remove the state that a loaded checkpoint has put into the optimizer's options, and return it."""
     saved: Mapping[str, Any] | None = optimizer.param_groups[0].pop(_KEY, None)
     return saved

@@ -1,6 +1,6 @@
 """Sparsity penalties, one file each: the cost, its proximal operator, its threshold and the threshold's inverse.
 
-To add one, write a file with a frozen dataclass like those here and add a line to `PENALTIES`.
+To add a penalty, write a file with a frozen dataclass like those here and add a line to `PENALTIES`.
 """
 
 from rvsm.penalties.base import Penalty

@@ -1,4 +1,4 @@
-"""What every penalty is: a cost λP(u) and its proximal operator."""
+"""The interface of every penalty: a cost λP(u) and its proximal operator."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Penalty(ABC):
-    """A separable sparsity penalty λ·ΣP(|u_i|); λ lives here, the method supplies the step.
+    """A separable sparsity penalty λ·ΣP(|u_i|); the penalty stores λ, and the method supplies the step.
 
     The proximal operator is prox(w, step) = argmin_u λP(u) + ‖u − w‖²/(2·step). RVSM calls it with step 1/β, which is
-    10 to 100 in practice, so every regime of the formula counts, not only the small steps of textbooks.
+    10 to 100 in practice, so every regime of the formula matters, not only the small steps of textbooks.
 
     Args:
         lam: the weight λ of the penalty.
@@ -39,7 +39,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def threshold(self, step: float) -> float:
-        """Return the largest |w| that ``prox(w, step)`` sends to zero."""
+        """Return the largest |w| that ``prox(w, step)`` maps to zero."""
 
     @abstractmethod
     def with_threshold(self, t: float, step: float) -> Self:
@@ -47,7 +47,7 @@ class Penalty(ABC):
 
 
 def require_positive(name: str, value: float | None) -> float:
-    """Return a positive finite number as Python's own (NumPy's are written differently in a state), or raise."""
+    """Return a positive finite number as a Python float (NumPy's repr in a saved state differs), or raise."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number > 0 but is {value!r}")
     if not (isfinite(value) and value > 0):
@@ -56,10 +56,10 @@ def require_positive(name: str, value: float | None) -> float:
 
 
 def full_precision(w: Tensor) -> Tensor:
-    """Return ``w`` in float32 if it is in a shorter type, so that formulas keep their digits; or raise."""
+    """Return ``w``, converted to float32 if its precision is lower; raise if it is not floating-point."""
     if not w.is_floating_point():
         kind = str(w.dtype).removeprefix("torch.")
-        raise TypeError(f"a penalty is of real weights in floating point, but this tensor is {kind}; convert it first")
+        raise TypeError(f"a penalty needs real floating-point weights but this tensor is {kind}; convert it first")
     return w if w.dtype in (torch.float32, torch.float64) else w.float()
 
 

@@ -1,4 +1,4 @@
-"""Any penalty, on groups of weights instead of single ones."""
+"""Apply any penalty to groups of weights instead of single weights."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -12,10 +12,10 @@ from rvsm.penalties.base import Penalty, full_precision
 
 @dataclass(frozen=True)
 class Grouped:
-    """A penalty of the magnitude of each group, with the same four operations as the penalty itself.
+    """A penalty on the magnitude of each group, with the same four operations as the penalty itself.
 
-    The group with magnitude m_g (its norm, or root mean square; see `rvsm.groups`) is scaled by prox(m_g)/m_g, which is
-    the exact proximal operator because the penalty of a group depends on its length alone.
+    A group with magnitude m_g (its norm or root mean square; see `rvsm.groups`) is scaled by prox(m_g)/m_g. This is the
+    exact proximal operator, because the penalty of a group depends only on its norm.
 
     >>> from rvsm import Filter, L0
     >>> w = torch.tensor([[0.3, 0.4], [0.1, -0.1]])
@@ -33,16 +33,16 @@ class Grouped:
         return self.penalty.lam
 
     def value(self, u: Tensor) -> Tensor:
-        """Return Σ_g size_g·λP(rms_g) if the groups are weighted, else Σ_g λP(‖u_g‖)."""
+        """Return Σ_g size_g·λP(rms_g) if the groups are weighted, otherwise Σ_g λP(‖u_g‖)."""
         u = full_precision(u)
         return self.value_at(self.by.magnitudes(u), self.by.sizes(u))
 
     def value_at(self, magnitudes: Tensor, sizes: Tensor) -> Tensor:
-        """Return the same for groups of these magnitudes and sizes."""
+        """Return the same value for groups with these magnitudes and sizes."""
         if isinstance(self.by, Element) or not self.by.weighted:
             return self.penalty.value(magnitudes)
         counts = sizes.to(magnitudes).expand_as(magnitudes)
-        # Few sizes occur: that of the last block of a layer may differ, and channels may span different layers.
+        # Few sizes occur: the last block of a layer may be smaller, and channels may span different layers.
         total = torch.zeros((), dtype=magnitudes.dtype, device=magnitudes.device)
         for size in torch.unique(counts):
             total += size * self.penalty.value(magnitudes[counts == size])
@@ -51,7 +51,7 @@ class Grouped:
     def prox(self, w: Tensor, step: float, magnitudes: Tensor | None = None) -> Tensor:
         """Scale each group as its magnitude is scaled; a group of zeros stays zero.
 
-        Where groups have parts in other tensors, too, ``magnitudes`` are those of the whole groups.
+        If groups also have parts in other tensors, ``magnitudes`` are those of the whole groups.
         """
         if isinstance(self.by, Element):
             return self.penalty.prox(w, step)
@@ -60,7 +60,7 @@ class Grouped:
         return (w * self.by.spread(scale, w)).to(w.dtype)
 
     def threshold(self, step: float) -> float:
-        """Return the largest magnitude of a group that goes to zero."""
+        """Return the largest magnitude for which a group becomes zero."""
         return self.penalty.threshold(step)
 
     def with_threshold(self, t: float, step: float) -> Self:

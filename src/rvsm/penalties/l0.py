@@ -14,8 +14,8 @@ from rvsm.penalties.base import Penalty, full_precision
 class L0(Penalty):
     """λ·#{i : u_i ≠ 0}, whose proximal operator is hard thresholding.
 
-    Keeping a weight costs λ; dropping it costs w²/(2·step). So a weight is kept, unchanged, when |w| > √(2λ·step),
-    which is the paper's threshold √(2λ/β). There is no shrinkage: what survives is not biased.
+    Keeping a weight costs λ; dropping it costs w²/(2·step). A weight is therefore kept, unchanged, if |w| > √(2λ·step),
+    which is the paper's threshold √(2λ/β). There is no shrinkage, so the remaining weights are not biased.
 
     >>> import torch
     >>> L0(lam=0.02).prox(torch.tensor([-0.3, 0.2, 0.1]), step=1.0)

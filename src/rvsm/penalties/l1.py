@@ -13,8 +13,8 @@ from rvsm.penalties.base import Penalty, full_precision
 class L1(Penalty):
     """λ·Σ|u_i|, whose proximal operator is soft thresholding.
 
-    Each weight moves towards zero by λ·step and stops there. The survivors are biased by as much, which
-    ``finalize(output="masked")`` removes.
+    Each weight moves towards zero by λ·step and stops there. The remaining weights are biased by this amount;
+    ``finalize(output="masked")`` removes the bias.
 
     >>> import torch
     >>> L1(lam=0.2).prox(torch.tensor([-0.5, 0.2, 0.1]), step=1.0)

@@ -13,7 +13,7 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class LHalf(Penalty):
     """λ·Σ√|u_i|, whose proximal operator is half thresholding.
 
-    With μ = λ·step, a weight above t = (3/2)μ^(2/3) goes to ⅔|w|(1 + cos(2π/3 − ⅔φ)), where cos φ =
+    With μ = λ·step, a weight above t = (3/2)μ^(2/3) becomes ⅔|w|(1 + cos(2π/3 − ⅔φ)), where cos φ =
     (μ/4)(|w|/3)^(−3/2); at t it jumps from 0 to ⅔t.
 
     >>> import torch
@@ -28,7 +28,7 @@ class LHalf(Penalty):
         return self.lam * full_precision(u).abs().sqrt().sum()
 
     def prox(self, w: Tensor, step: float) -> Tensor:
-        """Return half thresholding."""
+        """Apply half thresholding."""
         scale = 3 * cbrt(self.lam * step / 4) ** 2
 
         def survivors(x: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class LogSum(Penalty):
     """λ·Σlog(1 + |u_i|/ε).
 
-    With μ = λ·step, a survivor is the larger root of (u − |w|)(u + ε) + μ = 0. As long as μ ≤ ε² it leaves zero
-    continuously at t = μ/ε. Above that it jumps, from 0 to εU, where the two have the same objective: in units of ε,
-    μ = M(U) and t = T(U) as given below, and the threshold and its inverse are found by bisection in U.
+    With μ = λ·step, a non-zero result is the larger root of (u − |w|)(u + ε) + μ = 0. If μ ≤ ε², it leaves zero
+    continuously at t = μ/ε. Otherwise it jumps from 0 to εU at the point where both have the same objective. In units
+    of ε, μ = M(U) and t = T(U) as given below, and the threshold and its inverse are found by bisection in U.
 
     >>> import torch
     >>> LogSum(lam=0.1, eps=1.0).prox(torch.tensor([-1.0, 0.1, 0.05]), step=1.0)
@@ -26,7 +26,7 @@ class LogSum(Penalty):
     Reference: Prater-Bennette, Shen & Tripp, "The proximity operator of the log-sum penalty", 2022.
 
     Args:
-        eps: ε, which sets the shape of the penalty: close to ℓ0 when small, close to ℓ1 when large.
+        eps: ε, the shape of the penalty: close to ℓ0 if small, close to ℓ1 if large.
 
     """
 
@@ -41,8 +41,8 @@ class LogSum(Penalty):
         mu, eps = self.lam * step, self.eps
 
         def survivors(x: Tensor) -> Tensor:
-            # The two forms are equal; each subtracts nothing of equal size on its own side of ε. The square root of
-            # (x+ε)² − 4μ is taken by (x−ε)² + 4(xε−μ), and by factors because the square of a huge x overflows.
+            # The two forms are equal; each avoids cancellation on its own side of ε. The square root of (x+ε)² − 4μ is
+            # computed as that of (x−ε)² + 4(xε−μ), or by factors, because the square of a huge x overflows.
             gap = x * eps - mu
             below = 2 * gap / (torch.hypot(eps - x, 2 * gap.clamp_min(0).sqrt()) + (eps - x))
             root = (x + eps - 2 * sqrt(mu)).clamp_min(0).sqrt() * (x + eps + 2 * sqrt(mu)).sqrt()
@@ -58,14 +58,14 @@ class LogSum(Penalty):
         return self.eps * _threshold_at(_root(_penalty_at, m, high=2 * m))
 
     def with_threshold(self, t: float, step: float) -> Self:
-        """Solve the threshold for λ in the regime that t lies in."""
+        """Solve the threshold for λ in the regime that contains t."""
         x = t / self.eps
         m = x if x <= 1 else _penalty_at(_root(_threshold_at, x, high=x))
         return replace(self, lam=m * self.eps**2 / step)
 
 
 def _penalty_at(jump: float) -> float:
-    """Return M(U) = (U²/2)/(log(1+U) − U/(1+U)), the μ/ε² whose jump is to U."""
+    """Return M(U) = (U²/2)/(log(1+U) − U/(1+U)), the μ/ε² for which the jump ends at U."""
     if jump < 1:
         # log(1+U) − U/(1+U) cancels for small U; with z = U/(2+U) it is 2z²/(1+z) + 2Σ zⁿ/n over n = 3, 5, 7, …
         z = jump / (2 + jump)
@@ -74,7 +74,7 @@ def _penalty_at(jump: float) -> float:
 
 
 def _threshold_at(jump: float) -> float:
-    """Return T(U) = U + M(U)/(1+U), the threshold over ε whose jump is to U."""
+    """Return T(U) = U + M(U)/(1+U), the threshold over ε for which the jump ends at U."""
     return jump + _penalty_at(jump) / (1 + jump)
 
 

@@ -13,8 +13,8 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class MCP(Penalty):
     """λ|u| − u²/(2γ) up to |u| = γλ, and the constant γλ²/2 beyond: large weights are not shrunk.
 
-    For step < γ the proximal operator is firm thresholding. For step ≥ γ, which is the usual case in RVSM, the
-    objective is concave up to γλ and the operator becomes hard thresholding at λ√(γ·step).
+    For step < γ the proximal operator is firm thresholding. For step ≥ γ, the usual case in RVSM, the objective is
+    concave up to γλ, and the operator is hard thresholding at λ√(γ·step).
 
     >>> import torch
     >>> MCP(lam=0.2, gamma=2.0).prox(torch.tensor([-0.5, 0.3, 0.1]), step=1.0)
@@ -23,7 +23,7 @@ class MCP(Penalty):
     Reference: Zhang, "Nearly unbiased variable selection under minimax concave penalty", 2010.
 
     Args:
-        gamma: γ, which sets how soon the penalty stops growing: from |u| = γλ on.
+        gamma: γ; the penalty is constant from |u| = γλ on.
 
     """
 
@@ -39,11 +39,11 @@ class MCP(Penalty):
         lam, gamma = self.lam, self.gamma
         if step >= gamma:
             return shrink(w, self.threshold(step), lambda x: x)
-        # The line meets the identity at γλ; as a minimum, it cannot overshoot it by rounding where it is steep.
+        # The line meets the identity at γλ; with the minimum, rounding cannot overshoot it where the line is steep.
         return shrink(w, self.threshold(step), lambda x: x.minimum((x - lam * step) / (1 - step / gamma)))
 
     def threshold(self, step: float) -> float:
-        """Return λ·step, or λ√(γ·step) where hard thresholding rules."""
+        """Return λ·step, or λ√(γ·step) in the regime of hard thresholding."""
         return self.lam * (step if step < self.gamma else sqrt(self.gamma * step))
 
     def with_threshold(self, t: float, step: float) -> Self:

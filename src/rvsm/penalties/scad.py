@@ -14,9 +14,10 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class SCAD(Penalty):
     """λ|u| up to λ, then a parabola up to aλ, then the constant λ²(a+1)/2.
 
-    The textbook's proximal operator (soft, then a steeper line, then the identity) holds for step < a − 1. From there
-    to a + 1 the parabola is concave, and soft thresholding jumps to the identity at λ(a+1+step)/2; from a + 1 on, even
-    the soft piece never wins, and the operator is hard thresholding at λ√(step·(a+1)).
+    The textbook proximal operator (soft thresholding, then a steeper line, then the identity) holds for step < a − 1.
+    From there to a + 1, the objective is concave on the parabola, and soft thresholding jumps to the identity at
+    λ(a+1+step)/2. From a + 1 on, soft thresholding is never optimal, and the operator is hard thresholding at
+    λ√(step·(a+1)).
 
     >>> import torch
     >>> SCAD(lam=0.2, a=3.7).prox(torch.tensor([-0.9, 0.3, 0.1]), step=1.0)
@@ -25,7 +26,7 @@ class SCAD(Penalty):
     Reference: Fan & Li, "Variable selection via nonconcave penalized likelihood", 2001.
 
     Args:
-        a: sets how soon the penalty stops growing, from |u| = aλ on; must be > 2.
+        a: must be > 2; the penalty is constant from |u| = aλ on.
 
     """
 
@@ -41,7 +42,7 @@ class SCAD(Penalty):
         lam, a = self.lam, self.a
         x = full_precision(u).abs()
         inner = x.clamp_max(lam)
-        # The slope falls linearly from λ to 0 between λ and aλ: integrate it from where the first piece ends.
+        # The slope decreases linearly from λ to 0 between λ and aλ: integrate it from the end of the first piece.
         outer = (x.clamp_max(a * lam) - lam).clamp_min(0)
         return (lam * inner + lam * outer - outer * outer / (2 * (a - 1))).sum()
 
@@ -56,13 +57,13 @@ class SCAD(Penalty):
             if step >= a - 1:
                 return torch.where(x > lam * (a + 1 + step) / 2, x, soft)
             line = ((a - 1) * x - step * a * lam) / (a - 1 - step)
-            # The line meets its neighbours at λ(1+step) and aλ; so taken, it cannot overshoot them by rounding.
+            # The line meets its neighbours at λ(1+step) and aλ; taken like this, rounding cannot overshoot them.
             return soft.maximum(x.minimum(line))
 
         return shrink(w, self.threshold(step), survivors)
 
     def threshold(self, step: float) -> float:
-        """Return λ·step, or λ√(step·(a+1)) where hard thresholding rules."""
+        """Return λ·step, or λ√(step·(a+1)) in the regime of hard thresholding."""
         return self.lam * (step if step < self.a + 1 else sqrt(step * (self.a + 1)))
 
     def with_threshold(self, t: float, step: float) -> Self:

@@ -14,11 +14,11 @@ from rvsm.penalties.base import Penalty, full_precision, shrink
 class TransformedL1(Penalty):
     """λ·Σ(a+1)|u_i|/(a+|u_i|).
 
-    With μ = λ·step and c = μa(a+1), a survivor u solves u = |w| − c/(a+u)². The threshold is μ(a+1)/a, where u leaves
-    zero continuously, as long as μ ≤ a²/(2(a+1)); above that it is √(2μ(a+1)) − a/2, where u jumps to √(2μ(a+1)) − a.
+    With μ = λ·step and c = μa(a+1), a non-zero result u solves u = |w| − c/(a+u)². If μ ≤ a²/(2(a+1)), the threshold is
+    μ(a+1)/a, and u leaves zero continuously. Otherwise it is √(2μ(a+1)) − a/2, and u jumps to √(2μ(a+1)) − a.
 
-    The paper's closed form for u takes a cosine of an arc cosine. Newton's method from u = |w| reaches the same number
-    in two or three steps, far cheaper, and without the cosine's loss of digits for large a.
+    The paper's closed form for u uses the cosine of an arc cosine. Newton's method from u = |w| reaches the same number
+    in two or three steps. It is far cheaper, and avoids the cosine's loss of precision for large a.
 
     >>> import torch
     >>> TransformedL1(lam=0.1, a=1.0).prox(torch.tensor([-1.0, 0.2, 0.1]), step=1.0)
@@ -27,7 +27,7 @@ class TransformedL1(Penalty):
     Reference: Zhang & Xin, "Minimization of transformed L1 penalty", 2018; Dinh & Xin, Corollary 1.2.
 
     Args:
-        a: the shape of the penalty: close to ℓ0 when small, close to ℓ1 when large.
+        a: the shape of the penalty: close to ℓ0 if small, close to ℓ1 if large.
 
     """
 
@@ -43,8 +43,8 @@ class TransformedL1(Penalty):
         a, t, c = self.a, self.threshold(step), self.lam * step * self.a * (self.a + 1)
         eps = torch.finfo(full_precision(w).dtype).eps
         iterations = _newton_iterations(a, c, t, eps)
-        # The residual is increasing and convex to the right of this point, so Newton's steps come down to the root
-        # monotonically; rounding could carry one past it, where the slope changes its sign.
+        # The residual is increasing and convex to the right of this point, so Newton's steps decrease to the root
+        # monotonically. Rounding could move one past this point, where the slope changes its sign.
         turning = max(cbrt(2 * c) - a, 0.0)
 
         def survivors(x: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class TransformedL1(Penalty):
         return sqrt(2 * mu * (a + 1)) - a / 2
 
     def with_threshold(self, t: float, step: float) -> Self:
-        """Solve the threshold for λ in the regime that t lies in."""
+        """Solve the threshold for λ in the regime that contains t."""
         a = self.a
         mu = t * a / (a + 1) if t <= a / 2 else (t + a / 2) ** 2 / (2 * (a + 1))
         return replace(self, lam=mu / step)
@@ -75,16 +75,16 @@ class TransformedL1(Penalty):
 def _newton_iterations(a: float, c: float, t: float, eps: float) -> int:
     """Return how many Newton steps the slowest entry needs to reach full precision, relative to |w|.
 
-    The pull c/(a+u)² is the largest part of |w| at the threshold t: one scalar rehearsal there bounds the work for a
-    whole tensor, with no look at its entries. At c/(a+t)³ = 4/27 the root is double and each step only halves the
-    error, until it is as small as a double root can be computed.
+    Relative to |w|, the pull c/(a+u)² is largest at the threshold t. One scalar trial there therefore bounds the work
+    for a whole tensor, without reading its entries. At c/(a+t)³ = 4/27 the root is double, and each step only halves
+    the error, until it is as small as it can be for a double root.
     """
     u, before = t, inf
     for iteration in range(64):
         pulled = c / (a + u) ** 2
         slope = max(1 - 2 * pulled / (a + u), sqrt(eps))
         following = u - (u - t + pulled) / slope
-        # Exact steps only get shorter; one that does not is rounding, and could go to and fro for ever.
+        # Exact steps only get shorter; a step that does not is due to rounding, and could oscillate indefinitely.
         if abs(following - u) <= eps * t or abs(following - u) >= before:
             return iteration
         u, before = following, abs(following - u)

@@ -1,4 +1,4 @@
-"""Make a network smaller by the channels that its zeros leave without use."""
+"""Make a network smaller by removing the channels that its zeros leave unused."""
 
 from rvsm.shrinking.shrink import shrink
 

@@ -1,8 +1,8 @@
-"""What a network computes whatever its input: the constants that dead channels leave behind.
+"""Values that do not depend on the network's input: the constants that dead channels leave behind.
 
-The network runs once with NaN for its input. NaN spreads over all that depends on the input, and what stays finite does
-not. Only where a factor is zero would NaN spread too far, so products are made anew: a result is NaN if a NaN meets a
-weight that is not zero.
+The network runs once with NaN as its input. NaN spreads to everything that depends on the input, and values that stay
+finite do not depend on it. If a factor is zero, NaN would spread too far, so products are redefined: a result is NaN
+only if a NaN meets a non-zero weight.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +18,10 @@ _aten = torch.ops.aten
 
 
 def constant_inputs(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor]:
-    """Return, for each convolution and linear layer, the value of each of its input channels; NaN if it has none.
+    """Return the constant value of each input channel of each convolution and linear layer; NaN if it is not constant.
 
-    A channel has a value if it is the same for every input, at every position, and at each call of the layer. The
-    network is to be in evaluation mode.
+    A channel is constant if it is the same for every input, at every position, and at each call of the layer. The
+    network must be in evaluation mode.
 
     >>> model = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1))
     >>> model[0].weight.data, model[0].bias.data = torch.tensor([[0.0], [1.0]]), torch.tensor([3.0, 3.0])
@@ -32,7 +32,7 @@ def constant_inputs(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor
     with torch.no_grad():
         with _recorded(model) as found, _Spreading():  # type: ignore[no-untyped-call]
             model(*unknown)
-        # An operation that loses a NaN, a comparison perhaps, is found out by a real input.
+        # A real input reveals operations that lose a NaN, such as comparisons.
         with _recorded(model) as real:
             model(*inputs)
     return {name: _common([*found[name], *real.get(name, [])]) for name in found}
@@ -40,7 +40,7 @@ def constant_inputs(model: nn.Module, inputs: Sequence[Any]) -> dict[str, Tensor
 
 @contextmanager
 def _recorded(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """Record the inputs of all convolutions and linear layers, one row for each channel."""
+    """Record the inputs of all convolutions and linear layers, with one row per channel."""
     found: dict[str, list[Tensor]] = {}
 
     def recorder(name: str, channel: int) -> Callable[..., None]:
@@ -63,17 +63,17 @@ def _recorded(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
 
 
 def _common(rows: Sequence[Tensor]) -> Tensor:
-    """Return the value that all entries of a row share, in each of some tables; NaN if they do not."""
+    """Return, for each row, the value that all its entries share in all tables; NaN if they differ."""
     values = rows[0][:, 0]
     for table in rows:
-        # The same numbers may be added in another order at another position.
+        # The order of additions may differ between positions.
         same = torch.isclose(table, values[:, None], rtol=1e-5, atol=0.0).all(dim=1)
         values = torch.where(same, values, torch.nan)
     return values
 
 
 class _Spreading(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Lets NaN spread to all that depends on it, and to nothing else."""
+    """Lets NaN spread to everything that depends on it, and to nothing else."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         rule = _RULES.get(func.overloadpacket)
@@ -81,7 +81,7 @@ class _Spreading(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _product(func: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, *others: Any) -> Tensor:
-    """Return a convolution or a matrix product that is NaN only where a NaN meets something that is not zero."""
+    """Return a convolution or matrix product that is NaN only where a NaN meets a non-zero value."""
 
     def made(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
         result: Tensor = func(a, b, *([bias] if func in _WITH_BIAS else []), *others)
@@ -105,7 +105,7 @@ def _times(func: Any, a: Any, b: Any) -> Tensor:
 
 
 def _batch_norm(func: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, *others: Any) -> Any:
-    """Return a batch norm in which a scale of zero leaves the shift, whatever comes in."""
+    """Return a batch norm in which a scale of zero yields the shift, whatever the input."""
     result, *rest = func(x, weight, bias, *others)
     if weight is not None and bias is not None:
         shape = (1, -1, *[1] * (x.dim() - 2))
@@ -114,7 +114,7 @@ def _batch_norm(func: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None
 
 
 def _embedding(func: Any, weight: Tensor, *others: Any, **options: Any) -> Tensor:
-    """Return NaN: indices cannot be, but what they look up is unknown."""
+    """Return NaN: indices cannot be NaN, but the values that they look up are unknown."""
     looked_up: Tensor = func(weight, *others, **options)
     return torch.full_like(looked_up, torch.nan)
 

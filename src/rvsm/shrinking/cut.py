@@ -12,11 +12,11 @@ from rvsm.coupling import Channels
 from rvsm.coupling.channels import is_depthwise
 
 Take = Callable[[Tensor], Tensor]
-"""What is left of a tensor that has the old shape of a parameter: of the parameter itself, of its momentum."""
+"""Returns what is left of a tensor with the old shape of a parameter, such as the parameter or its momentum."""
 
 
 def cut(model: nn.Module, channels: Channels, gone: Tensor, constants: dict[str, Tensor]) -> dict[str, Take]:
-    """Remove channels from a model, in place, and return what is left of each parameter that was cut, by name."""
+    """Remove channels from a model in place, and return, by name, how each changed parameter is cut."""
     taken: dict[str, Take] = {}
     for name in channels.outputs.keys() | channels.inputs.keys():
         module = model.get_submodule(name)
@@ -32,7 +32,7 @@ def cut(model: nn.Module, channels: Channels, gone: Tensor, constants: dict[str,
 
 
 def _cut(module: nn.Module, outputs: Tensor, inputs: Tensor) -> dict[str, Take]:
-    """Keep some outputs and inputs of a module, and return what is left of its parameters."""
+    """Keep some outputs and inputs of a module, and return how its parameters are cut."""
     every = _taking(outputs)
     takes: dict[str, Take] = {"weight": every, "bias": every}
     left, read = int(outputs.sum()), int(inputs.sum())
@@ -64,7 +64,7 @@ def _taking(kept: Tensor) -> Take:
 
 
 def _matrix(rows: Tensor, columns: Tensor, groups: int) -> Take:
-    """Take some rows, and of those in each group of a convolution some columns."""
+    """Take some rows and, within each group of a convolution, some columns."""
 
     def take(t: Tensor) -> Tensor:
         parts = zip(t.chunk(groups), rows.chunk(groups), columns.chunk(groups), strict=True)
@@ -75,7 +75,7 @@ def _matrix(rows: Tensor, columns: Tensor, groups: int) -> Take:
 
 @torch.no_grad()
 def _fold(module: _ConvNd | nn.Linear, constants: Tensor, removed: Tensor) -> None:
-    """Move what constant inputs that are removed contribute into the bias of a layer."""
+    """Move the contribution of removed constant inputs into the bias of a layer."""
     w = module.weight.detach()
     values = torch.where(removed.to(w.device), constants.to(w.device), 0.0).nan_to_num().double()  # NaN: not read
     if not values.any() or (isinstance(module, _ConvNd) and module.transposed):

@@ -1,4 +1,4 @@
-"""Which channels can go without a trace."""
+"""Which channels can be removed without changing the outputs."""
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,9 @@ from rvsm.coupling.channels import is_depthwise
 def removable(model: nn.Module, channels: Channels, constants: dict[str, Tensor]) -> Tensor:
     """Return which channels can be removed, given the constant values among the inputs of each layer.
 
-    A channel can go if every layer that reads it has no weights for it, or gets a constant that can be had otherwise:
-    zero, or a value that moves into the layer's bias. The latter needs a layer that pads with no zeros, for at a border
-    a constant is not constant.
+    A channel can be removed if every layer that reads it has no weights for it, or reads a constant that can be
+    replaced: zero, or a value that moves into the layer's bias. The latter requires a layer without zero padding,
+    because with padding the value is not constant at the border.
     """
     gone = torch.zeros(channels.count, dtype=torch.bool)
     while not torch.equal(gone, more := _unneeded(model, channels, constants, gone)):
@@ -21,8 +21,8 @@ def removable(model: nn.Module, channels: Channels, constants: dict[str, Tensor]
     for channel, operation in channels.lost.items():
         if gone[channel]:
             raise ValueError(
-                f"cannot follow the channels through the operation {operation!r}, and there are some to remove there;"
-                " the network is left as it is. Use layers and operations that treat each channel by itself, or leave"
+                f"cannot follow the channels through the operation {operation!r}, where there are channels to remove;"
+                " the network was not changed. Use layers and operations that treat each channel separately, or keep"
                 " the layers before it dense with exclude=[...]"
             )
     while _even_out(model, channels, gone):
@@ -31,7 +31,7 @@ def removable(model: nn.Module, channels: Channels, constants: dict[str, Tensor]
 
 
 def _unneeded(model: nn.Module, channels: Channels, constants: dict[str, Tensor], gone: Tensor) -> Tensor:
-    """Return the channels that nobody needs if some are gone already, these included."""
+    """Return the channels that are not needed if some are already gone, including these."""
     unneeded = torch.ones(channels.count, dtype=torch.bool)
     for name, read in channels.inputs.items():
         module = model.get_submodule(name)
@@ -43,7 +43,7 @@ def _unneeded(model: nn.Module, channels: Channels, constants: dict[str, Tensor]
 
 
 def _unread(module: _ConvNd | nn.Linear, outputs: Tensor) -> Tensor:
-    """Return which inputs have no weights in a layer of which only some outputs are left."""
+    """Return which inputs have no weights in a layer with only some outputs left."""
     used = module.weight.detach().cpu().flatten(2 if module.weight.dim() > 2 else 1) != 0
     used = used.any(dim=2) if used.dim() > 2 else used
     if isinstance(module, _ConvNd) and module.transposed:
@@ -54,7 +54,7 @@ def _unread(module: _ConvNd | nn.Linear, outputs: Tensor) -> Tensor:
 
 
 def _absorbs(module: _ConvNd | nn.Linear, constants: Tensor) -> Tensor:
-    """Return which inputs a layer can do without, because their values are constant."""
+    """Return which inputs a layer does not need because their values are constant."""
     plain = True
     if isinstance(module, _ConvNd):
         unpadded = module.padding == "valid" or not (isinstance(module.padding, str) or any(module.padding))
@@ -63,9 +63,9 @@ def _absorbs(module: _ConvNd | nn.Linear, constants: Tensor) -> Tensor:
 
 
 def _even_out(model: nn.Module, channels: Channels, gone: Tensor) -> bool:
-    """Keep a channel more where a layer needs it; return whether there was one.
+    """Keep one more channel if a layer needs it; return whether there was such a layer.
 
-    A layer needs one channel at least, and each group of a grouped convolution as many as the others.
+    A layer needs at least one channel, and all groups of a grouped convolution need the same number.
     """
     for sides in (channels.outputs, channels.inputs):
         for name, at in sides.items():

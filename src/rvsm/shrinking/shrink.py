@@ -1,4 +1,4 @@
-"""A smaller network that computes the same."""
+"""Build a smaller network that computes the same outputs."""
 
 import copy
 import warnings
@@ -26,22 +26,22 @@ def shrink(model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, opti
 def shrink(
     model: nn.Module, example_input: Tensor | tuple[Tensor, ...], *, optimizer: Optimizer | None = None
 ) -> nn.Module | tuple[nn.Module, Optimizer]:
-    """Return a smaller network that computes what the model computes in evaluation mode, without its dead channels.
+    """Return a smaller network without dead channels that computes the same as the model in evaluation mode.
 
-    A channel is dead if nobody reads it, or if what it says does not depend on the input: it is zero, or a constant
-    that moves into the biases of the layers that read it. It is removed from all layers that it spans: residual sums,
-    concatenations, depthwise and grouped convolutions, norms, linear layers after a flattening. Channels that have to
-    stay, such as the outputs of the network, stay. Before it is returned, the smaller network is compared with the
-    model on the example and on random inputs of its shape. It needs the extra ``shrink``.
+    A channel is dead if no layer reads it, or if its value does not depend on the input: it is zero, or a constant that
+    moves into the biases of the layers that read it. It is removed from all layers that it spans: residual sums,
+    concatenations, depthwise and grouped convolutions, norms, linear layers after a flattening. Channels that must
+    stay, such as the outputs of the network, are kept. Before returning, the smaller network is compared with the model
+    on the example and on random inputs of its shape. This function requires the extra ``shrink``.
 
-    The model is not changed, and the result is an ordinary module of the same classes, with other sizes: it trains on,
-    saves, compiles and exports. Weights that are still zero in it are not held; see `rvsm.keep_zeros`.
+    The model is not changed. The result is an ordinary module of the same classes with smaller sizes: it can be
+    trained, saved, compiled and exported. Weights that are still zero in it are not held; see `rvsm.keep_zeros`.
 
     Args:
-        model: a network with channels of zeros, as `finalize` leaves it.
+        model: a network with channels of zeros, as produced by `finalize`.
         example_input: a batch, or a tuple of several inputs.
-        optimizer: the optimizer that trains the model. With it the result is a pair: the smaller network, and a new
-            optimizer of the same class and options that trains it, with the momentum of all that is left.
+        optimizer: the optimizer that trains the model. If given, the result is a pair: the smaller network, and a new
+            optimizer of the same class and options that trains it, with the momentum of all remaining weights.
 
     >>> model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 3))
     >>> for w in model[0].parameters():
@@ -53,28 +53,28 @@ def shrink(
     whole = unwrap(model)
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not inputs or not all(torch.is_tensor(x) for x in inputs):
-        raise TypeError(f"example_input must be a batch, a tensor or a tuple of tensors, but is {example_input!r}")
+        raise TypeError(f"example_input must be a batch, as a tensor or a tuple of tensors, but is {example_input!r}")
     smaller = copy.deepcopy(whole)
     taken = _shrink(smaller, inputs)
     if not taken:
         warnings.warn(
-            "shrink found no channel to remove, and returns a copy; finalize() the sparsifier first, and let it remove"
-            " whole channels with groups='coupled'",
+            "shrink found no channels to remove and returns a copy; finalize() the sparsifier first, and use"
+            " groups='coupled' to zero whole channels",
             stacklevel=2,
         )
     return smaller if optimizer is None else (smaller, carried_over(optimizer, whole, smaller, taken))
 
 
 def _shrink(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Take]:
-    """Remove the dead channels of a model, in place, and return what is left of its parameters."""
+    """Remove the dead channels of a model in place, and return how its parameters are cut."""
     original = copy.deepcopy(model).eval()
     channels = find_channels(original, inputs)
     try:
         constants = constant_inputs(original, inputs)
-    except Exception as problem:  # whatever forward may raise when its input is NaN
+    except Exception as problem:  # any error that forward raises for NaN inputs
         raise ValueError(
-            f"cannot tell what {type(model).__name__} computes whatever its input, because its forward fails for an"
-            f" input of NaN: {problem}"
+            f"cannot find the values in {type(model).__name__} that do not depend on its input, because its forward"
+            f" fails for an input of NaN: {problem}"
         ) from problem
     gone = removable(original, channels, constants)
     taken = cut(model, channels, gone, constants)
@@ -83,7 +83,7 @@ def _shrink(model: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Take]:
 
 
 def _require_equal(original: nn.Module, smaller: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """Raise if the smaller network computes something else."""
+    """Raise if the smaller network computes different outputs."""
     tried = copy.deepcopy(smaller).eval()
     trials = trial_inputs([x.cpu() for x in inputs], len(inputs[0]))
     random = tuple(t.to(x.device) for t, x in zip(trials, inputs, strict=True))
@@ -95,7 +95,7 @@ def _require_equal(original: nn.Module, smaller: nn.Module, inputs: tuple[Tensor
             except Exception as problem:  # mostly shapes that do not fit
                 raise ValueError(
                     f"the smaller network fails: {problem}; forward of {type(original).__name__} probably depends on"
-                    " the number of channels, for instance by a view to fixed sizes; write -1 or x.shape there"
+                    " the number of channels, for example through a view with fixed sizes; write -1 or x.shape instead"
                 ) from problem
         if not found <= TOLERANCE:
             raise ValueError(

@@ -1,6 +1,6 @@
 """Methods that make a network sparse while it trains, one file each.
 
-To add one, write a file with a subclass of `Method` and add a line to `METHODS`.
+To add a method, write a file with a subclass of `Method` and add a line to `METHODS`.
 """
 
 from rvsm.splitting.acdc import ACDC

@@ -7,14 +7,15 @@ from rvsm.splitting.targeted import Targeted
 
 
 class ACDC(Targeted):
-    """Dense phases and sparse ones take turns; the last is sparse.
+    """Alternate dense and sparse phases, ending with a sparse one.
 
-    The ramp of the budget is divided into ``cycles`` of equal length. Each begins dense; in its second half the
-    smallest weights, to the whole target, are zero. After the ramp the zeros are chosen once more and stay. So the
-    network is trained at its sparse self early and often, and has a way back each time. No penalty and no pull.
+    The ramp of the budget is divided into ``cycles`` of equal length. Each cycle begins dense. In its second half the
+    smallest weights are zero, as many as the full target requires. After the ramp, the zeros are chosen once more and
+    stay fixed. Thus the network is trained as a sparse network early and often, but zeroed weights can return each
+    time. There is no penalty and no pull.
 
     Args:
-        cycles: how often a dense and a sparse phase follow each other in the ramp.
+        cycles: the number of pairs of a dense and a sparse phase in the ramp.
 
     Reference: Peste et al., "AC/DC: Alternating Compressed/DeCompressed Training of Deep Neural Networks", 2021.
 
@@ -31,14 +32,14 @@ class ACDC(Targeted):
             raise ValueError(f"cycles must be an integer ≥ 1 but is {self.cycles!r}")
 
     def settings(self) -> dict[str, str]:
-        """Return the number of cycles, too."""
+        """Add the number of cycles."""
         return {**super().settings(), "cycles": repr(self.cycles)}
 
     def sparse(self, layer: Layer) -> Tensor:
-        """Return w, which is sparse in a sparse phase."""
+        """Return w, which is sparse during a sparse phase."""
         return layer.w.detach().clone()
 
     def fixed_sparsity(self, step: int) -> float | None:
-        """Return the target in sparse phases, and after the ramp."""
+        """Return the target during sparse phases and after the ramp."""
         progress = self.target.progress(step)
         return self.target.sparsity if progress >= 1 or progress * self.cycles % 1 >= 1 / 2 else None

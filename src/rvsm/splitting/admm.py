@@ -21,20 +21,20 @@ class ADMM(Method):
         w &\leftarrow w - \eta \nabla f(w) - \eta\rho(w - u + z/\rho) \\
         u &\leftarrow \mathrm{prox}(w + z/\rho), \quad z \leftarrow z + \rho(w - u) \quad\text{every few steps}
 
-    The exact minimisation in w of textbook ADMM is replaced by the optimizer's steps, as is usual for networks. The
+    The optimizer's steps replace the exact minimisation over w of textbook ADMM, as is usual for networks. The
     multipliers are kept for the whole training.
 
     Args:
-        penalty: a penalty with its λ; or leave it out and give a sparsity.
-        sparsity: a hard constraint: u keeps the largest groups of each layer, and this fraction of its groups is zero.
-        rho: the weight ρ of the quadratic term; with a sparsity and ``steps`` it may be left out, and ``pull`` sets it.
-        pull: sets ρ = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far, as for `RVSM`;
-            when ρ changes, z/ρ stays. 100 by default, or a quarter of the steps if that is less.
-        interval: optimizer steps between two updates of u and z; an epoch's worth is common.
-        retrain: the fraction of the steps, the last ones, in which the zeros of u are fixed and the other weights train
-            on without a pull, as Zhang et al. do after ADMM; needs ``steps``.
+        penalty: a penalty with its λ; omit it to use ``sparsity`` instead.
+        sparsity: a hard constraint: this fraction of the groups of each layer, the smallest ones, is zero in u.
+        rho: the weight ρ of the quadratic term; with a sparsity and ``steps`` it is optional, and ``pull`` sets it.
+        pull: sets ρ = pull/(η₀·steps), where η₀ is the largest learning rate of the parameter group so far, as in
+            `RVSM`. When ρ changes, z/ρ stays. The default is 100, or a quarter of the steps if that is less.
+        interval: the number of optimizer steps between two updates of u and z; one epoch is common.
+        retrain: the final fraction of the steps, in which the zeros of u are fixed and the other weights continue
+            training without a pull, as Zhang et al. do after ADMM; requires ``steps``.
         steps: the number of optimizer steps of the whole training.
-        overrides: options of single layers: "rho", "groups", and "penalty" or "sparsity", whichever ADMM is given.
+        overrides: options of single layers: "rho", "groups", and "penalty" or "sparsity", whichever is used.
 
     Reference: Dinh & Xin, section 3.3; Zhang et al., "A systematic DNN weight pruning framework using ADMM", 2018.
 
@@ -53,7 +53,7 @@ class ADMM(Method):
 
     def __post_init__(self) -> None:
         if (self.penalty is None) == (self.sparsity is None):
-            raise ValueError("give ADMM either a penalty with its λ, or a sparsity for its hard constraint")
+            raise ValueError("give ADMM either a penalty with its λ, or a sparsity as its hard constraint")
         if self.sparsity is not None:
             self.sparsity = require_share(self.sparsity)
         if not _is_count(self.interval):
@@ -63,29 +63,29 @@ class ADMM(Method):
         steps = self.steps if _is_count(self.steps) else None
         if self.retrain and steps is None:
             raise ValueError(
-                f"retrain needs steps, the number of steps of the whole training, but they are {self.steps!r}"
+                f"retrain needs steps, the number of steps of the whole training, but steps is {self.steps!r}"
             )
         if self.rho is not None and self.pull is not None:
-            raise ValueError("give either rho= or pull=, which sets it, not both")
+            raise ValueError("give either rho= or pull=, which sets rho, not both")
         self._retrains_from = None if not self.retrain or steps is None else round((1 - self.retrain) * steps)
         super().__post_init__()
         if self.rho is None:
             if self.penalty is not None or steps is None:
                 raise ValueError(
-                    "rho is missing: with a sparsity it follows from steps=, the number of steps of the whole training;"
-                    " with a penalty, whose threshold depends on λ/ρ, give rho="
+                    "rho is missing: with a sparsity, give steps=, the number of steps of the whole training, which"
+                    " sets it; with a penalty, whose threshold depends on λ/ρ, give rho="
                 )
             self.pull = total_pull(self.pull, steps)
             for layer in self.layers:
                 layer.rate = self.pull / steps if layer.beta is None else None
 
     def layer_options(self) -> dict[str, Any]:
-        """Return ρ, and the penalty or the sparsity, too."""
+        """Add ρ, and the penalty or the sparsity."""
         kind = {"sparsity": self.sparsity} if self.penalty is None else {"penalty": self.penalty}
         return {"rho": self.rho, **super().layer_options(), **kind}
 
     def settings(self) -> dict[str, str]:
-        """Return the interval, when the zeros are fixed, and the total pull, too."""
+        """Add the interval, the step at which the zeros are fixed, and the total pull."""
         mine = {"interval": repr(self.interval), "fixed at": repr(self._retrains_from), "pull": repr(self.pull)}
         return {**super().settings(), **mine}
 
@@ -99,12 +99,12 @@ class ADMM(Method):
         return shifted.masked_fill(layer.spread(gone), 0)
 
     def shifted(self, layer: Layer) -> Tensor:
-        """Return w + z/ρ, of which u is made."""
+        """Return w + z/ρ, from which u is computed."""
         w, z = layer.w.detach(), layer.memory.get("z")
         return w if z is None else w.add(z, alpha=layer.prox_step)
 
     def prepare(self, layer: Layer, lr: float) -> None:
-        """Begin with u = prox(w), z = 0."""
+        """Start with u = prox(w), z = 0."""
         if "z" not in layer.memory:
             layer.memory |= {"u": self.sparse(layer), "z": torch.zeros_like(layer.w)}
 
@@ -120,16 +120,16 @@ class ADMM(Method):
             layer.memory["z"].add_(layer.w - u, alpha=layer.beta or 1.0)
 
     def pull_rate(self, layer: Layer, lr: float) -> float:
-        """Return the fraction ηρ of its way to u − z/ρ that w makes in a step."""
+        """Return ηρ, the fraction of the distance to u − z/ρ that w moves in a step."""
         return layer.pull(lr)
 
     def fixed_sparsity(self, step: int) -> float | None:
-        """Return the sparsity of the constraint when the retraining has begun."""
+        """Return the sparsity of the constraint once retraining has begun."""
         begun = self._retrains_from is not None and step >= self._retrains_from
         return (self.sparsity or 0.0) if begun else None
 
     def beta_changed(self, layer: Layer, factor: float) -> None:
-        """Keep z/ρ, the way from w to what u is made of."""
+        """Keep z/ρ, the offset from w to the point from which u is computed."""
         if "z" in layer.memory:
             layer.memory["z"].mul_(factor)
 

@@ -1,4 +1,4 @@
-"""What a method is: its arguments, its sparse copy u, and what happens before and after a step."""
+"""What defines a method: its arguments, its sparse copy u, and its actions before and after a step."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -16,24 +16,24 @@ from rvsm.splitting.options import Overrides
 
 
 class Algorithm(Arguments, ABC):
-    """The part of a method that differs from method to method; `Method` is all the rest.
+    """The part that differs between methods; `Method` is everything else.
 
-    Only `sparse` must be written. The others do nothing, or the usual thing. What an algorithm keeps between steps
-    belongs in the ``memory`` of each layer.
+    Only `sparse` is required. The other methods have defaults that do nothing or the usual thing. Tensors that an
+    algorithm keeps between steps belong in the ``memory`` of each layer.
 
     Args:
         model: a module, or pairs of name and parameter.
         groups: how weights are grouped, by name or object; see `rvsm.groups`.
         include: shell patterns of the parameters to sparsify.
-        exclude: shell patterns of the parameters to leave alone.
-        overrides: options of single layers, as {"features.0.*": {"groups": "filter"}}.
-        example_input: a batch, for a budget by flops, and to find the ends of the network, whose groups stay.
+        exclude: shell patterns of the parameters to leave dense.
+        overrides: options of single layers, such as {"features.0.*": {"groups": "filter"}}.
+        example_input: a batch, used for a budget by flops and to find the ends of the network, whose groups are kept.
 
     Attributes:
-        layers: all selected weights, in one list.
+        layers: all selected weights, as one list.
         budget: the target sparsity, if there is one.
         step: the number of optimizer steps done so far.
-        gradient_scale: the factor by which the present gradients are scaled.
+        gradient_scale: the factor by which the current gradients are scaled.
 
     """
 
@@ -54,42 +54,42 @@ class Algorithm(Arguments, ABC):
     step: int = field(default=0, init=False)
     gradient_scale: float = field(default=1.0, init=False)
 
-    # Before there is a training
+    # Before training
 
     def layer_options(self) -> dict[str, Any]:
-        """Return the options of the layers, by the names under which ``overrides`` may change them for some."""
+        """Return the options of the layers, by the names that ``overrides`` uses to change them for single layers."""
         return {"groups": self.groups}
 
     def settings(self) -> dict[str, str]:
-        """Return the options that a saved state must share, besides those of each layer."""
+        """Return the options that a saved state must have in common, in addition to those of each layer."""
         return {"budget": repr(self.budget)}
 
     # The step
 
     @abstractmethod
     def sparse(self, layer: Layer) -> Tensor:
-        """Return the sparse copy u of a layer at its present w."""
+        """Return the sparse copy u of a layer at its current w."""
 
     @property
     def alpha(self) -> float:
-        """Where the gradient of the next step is taken: at v = u + α(w − u). At 1 that is w."""
+        """The α of v = u + α(w − u), where the gradient of the next step is taken; 1 means at w."""
         return 1.0
 
     def prepare(self, layer: Layer, lr: float) -> None:
-        """Get ready for a step of a layer, and raise if it cannot be done: no weight has moved yet."""
+        """Prepare a layer for a step, and raise if the step is impossible; no weight has changed yet."""
 
     def before_step(self, layer: Layer, lr: float) -> None:
         """Act on a layer that has a gradient, given its learning rate, before the optimizer's step."""
 
     def after_step(self, layer: Layer, lr: float) -> None:
-        """Act on such a layer after the optimizer's step."""
+        """Act on a layer that has a gradient, given its learning rate, after the optimizer's step."""
 
-    # What a few methods have in another way
+    # What a few methods do differently
 
     def fixed_sparsity(self, step: int) -> float | None:
         """Return the sparsity at which zeros are fixed during a step; None while all weights are free.
 
-        Without a budget the zeros are those of u, however many there are.
+        Without a budget, the zeros of u are fixed, however many there are.
         """
         return self.budget.sparsity if self.budget is not None and self.budget.phase(step) == "heal" else None
 
@@ -98,4 +98,4 @@ class Algorithm(Arguments, ABC):
         return layer.threshold
 
     def beta_changed(self, layer: Layer, factor: float) -> None:
-        """Adapt what depends on β, which has changed by a factor; λ has followed, so the threshold is the same."""
+        """Adapt what depends on β, which has changed by a factor; λ has changed with it, so the threshold stays."""

@@ -1,8 +1,8 @@
-"""Arguments that several classes share, written, typed and documented once: in the class above them.
+"""Arguments that several classes share, written, typed and documented once, in their common base class.
 
-The annotations of a class are the arguments of its constructor, as in a dataclass, after those of the classes that it
-derives from. Its docstring gets what they say about theirs. So an editor, a type checker, ``inspect.signature``,
-``help`` and the command line all know the whole list.
+The annotations of a class are the arguments of its constructor, as in a dataclass, after those of its base classes. Its
+docstring also gets the descriptions of the inherited arguments. Thus editors, type checkers, ``inspect.signature``,
+``help`` and the command line all know the complete list.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import dataclass_transform
 
 @dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field,))
 class Arguments:
-    """Makes a dataclass of each class that derives from it, unless that has a constructor of its own."""
+    """Turns each subclass into a dataclass, unless it defines its own constructor."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -29,13 +29,13 @@ _NEXT = re.compile(r"^(?=(Attributes|Example|Reference):)", re.MULTILINE)
 
 
 def _documented(cls: type) -> str:
-    """Return the docstring of a class with the arguments of all classes above it, in the order of the constructor."""
+    """Return the docstring of a class with the arguments of all its base classes, in the order of the constructor."""
     told: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         if (section := _SECTION.search(cleandoc(each.__doc__ or ""))) is not None:
             told |= {entry[1]: f"{entry[0].rstrip()}\n" for entry in _ENTRY.finditer(section[1])}
     arguments = "Args:\n" + "".join(told[name] for name in signature(cls).parameters if name in told)
     own = cleandoc(cls.__doc__ or "")
-    found = _SECTION.search(own) or _NEXT.search(own)  # its own, or where it would be
+    found = _SECTION.search(own) or _NEXT.search(own)  # the class's own section, or the place for it
     begin, end = (len(own), len(own)) if found is None else (found.start(), found.end())
     return f"{own[:begin].rstrip()}\n\n{arguments}\n{own[end:].lstrip()}".rstrip()

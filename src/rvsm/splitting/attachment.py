@@ -1,4 +1,4 @@
-"""The tie between a method and the optimizer whose steps it follows."""
+"""The connection between a method and the optimizer whose steps it follows."""
 
 import gc
 from collections.abc import Iterable, Mapping
@@ -25,12 +25,12 @@ class Attachment:
     """Calls a method's ``before`` and ``after`` around each step of an optimizer, until it is removed.
 
     Names are fixed when a method is constructed, tensors are looked up here, and the optimizer's options are read at
-    each step. Everything that can be refused is refused before anything changes.
+    each step. All checks are made before anything changes.
 
     Args:
-        method: what acts at the steps.
-        optimizer: the one that moves the weights, or one that wraps it.
-        holds_zeros: whether the method holds zeros of the weights itself; if it does not, nobody else may.
+        method: the method that acts at each step.
+        optimizer: the optimizer that updates the weights, or a wrapper around it.
+        holds_zeros: whether the method itself holds zeros of the weights; if not, nothing else may hold any.
 
     """
 
@@ -53,7 +53,7 @@ class Attachment:
             method.budget.check([layer.at(tensors[layer.name]) for layer in method.layers if layer.name in groups])
         if left_out := [name for name in tensors if name not in groups]:
             warn(
-                f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay as they are:"
+                f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay unchanged:"
                 f" {', '.join(left_out[:5])}{', …' if len(left_out) > 5 else ''}"
             )
         for layer in method.layers:
@@ -68,12 +68,12 @@ class Attachment:
 
     @property
     def is_on(self) -> bool:
-        """Whether it has not been removed."""
+        """Whether it is still attached."""
         return self._optimizer is not None
 
     @property
     def optimizer(self) -> Optimizer | None:
-        """The optimizer that moves the weights, or did: its momentum outlives the attachment, if somebody keeps it."""
+        """The optimizer, also after removal if it still exists: its momentum outlives the attachment."""
         return self._last()
 
     def remove(self) -> None:
@@ -84,9 +84,9 @@ class Attachment:
         self._optimizer = None
 
     def options(self, layer: Layer) -> Mapping[str, Any]:
-        """Return the optimizer's options for a layer; none if it has no part in it, or no longer.
+        """Return the optimizer's options for a layer; empty if the optimizer does not or no longer train it.
 
-        Groups are known by their index, since ``load_state_dict`` replaces the objects.
+        Groups are identified by their index, since ``load_state_dict`` replaces the objects.
         """
         if self._optimizer is None or layer.param_group is None:
             return {}
@@ -94,10 +94,10 @@ class Attachment:
 
 
 def release(model: nn.Module | Named) -> None:
-    """Let a model's weights go, whoever acts on them or holds their zeros.
+    """Release a model's weights from all sparsifiers and held zeros.
 
-    For when nobody has a handle any more: the sparsifiers that act on the model are released, and the zeros that a
-    finalized one or `keep_zeros` holds may grow again. The weights stay as they are.
+    Use it if the sparsifier or the handle is no longer available. The sparsifiers that act on the model are released,
+    and zeros held by a finalized sparsifier or by `keep_zeros` can become non-zero again. The weights do not change.
     """
     tensors = parameters_of(model).values()
     for method in _acting_on(tensors):
@@ -106,7 +106,7 @@ def release(model: nn.Module | Named) -> None:
 
 
 def _acting_on(tensors: Iterable[Tensor]) -> "list[Method]":
-    """Return the methods that act on one of the tensors, through whichever optimizer."""
+    """Return the methods that act on one of the tensors, through any optimizer."""
     wanted = {id(w) for w in tensors}
     attached = [method for methods in _attached.values() for method in methods]
     return [method for method in attached if any(id(layer.parameter) in wanted for layer in method.layers.attached)]
@@ -116,21 +116,21 @@ def _require_alone(tensors: Mapping[str, Tensor]) -> None:
     """Raise if another method acts on one of the tensors."""
     if not _acting_on(tensors.values()):
         return
-    gc.collect()  # a method that went out of scope lives on until then, in a circle with its optimizer
+    gc.collect()  # a method that went out of scope survives until then, in a reference cycle with its optimizer
     for other in _acting_on(tensors.values()):
         acted_on = {id(layer.parameter) for layer in other.layers.attached}
         shared = [name for name, w in tensors.items() if id(w) in acted_on]
         raise RuntimeError(
-            f"a {other.name} is already attached that acts on {shared[0]!r}; detach() it, call"
-            " rvsm.release(model), or give the two methods different layers with include=[...]"
+            f"an attached {other.name} already acts on {shared[0]!r}; detach() it, call rvsm.release(model), or give"
+            " the two methods different layers with include=[...]"
         )
 
 
 def _require_free(tensors: Mapping[str, Tensor]) -> None:
-    """Raise if somebody holds zeros of one of the tensors."""
+    """Raise if zeros of one of the tensors are held."""
     for name, w in tensors.items():
         if is_held(w):
             raise RuntimeError(
-                f"zeros of {name!r} are held by an earlier method or by keep_zeros; before attaching another, call"
+                f"zeros of {name!r} are held by an earlier method or by keep_zeros; before attaching a new one, call"
                 " release() on the method, remove() on what keep_zeros returned, or rvsm.release(model)"
             )

@@ -18,28 +18,27 @@ Phase = Literal["ramp", "hold", "heal"]
 
 @dataclass(frozen=True)
 class Budget:
-    """How many zeros there shall be at the end, and on which path.
+    """The final number of zeros, and the schedule that leads to it.
 
     *Ramp*: the threshold follows the quantile of the weights' magnitudes along s(t) = S·(1 − (1 − t/T)³), and λ follows
-    the threshold. *Hold*: λ is fixed; only here is the Lagrangian comparable between steps. *Heal*: the support is
-    fixed at exactly the target, the pull is off, and the survivors train on. Training past ``steps`` stays in the last
-    phase.
+    the threshold. *Hold*: λ is fixed; only in this phase is the Lagrangian comparable between steps. *Heal*: the
+    support is fixed at exactly the target, the pull is off, and the remaining weights keep training. Training beyond
+    ``steps`` stays in the last phase.
 
     Args:
-        sparsity: the fraction of zeros over the sparsified weights, in [0, 1).
+        sparsity: the fraction of zeros among the sparsified weights, in [0, 1).
         steps: the number of optimizer steps of the whole training.
         ramp: the fraction of the steps in which the sparsity rises.
-        heal: the fraction of the steps, at the end, in which the support is fixed.
+        heal: the final fraction of the steps, in which the support is fixed.
         scope: "global" for one threshold over all layers, "layer" for the same sparsity in each.
-        by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``). By
-            flops, a weight that is multiplied c times per example ranks by |w|/√c, which loses the least Σw² for the
+        by: what is counted, "weights" or "flops" (multiplications; the method then needs an ``example_input``). With
+            "flops", a weight that is multiplied c times per example ranks by |w|/√c, which loses the least Σw² for the
             multiplications saved: the thresholds of layers are proportional to √c.
-        normalize: compare weights of different layers after division by their layer's standard deviation.
-        floor: the fraction of its largest groups that every layer keeps at least; one group is always kept. By
-            default that is 0.5 %, or half of the density at the end if that is less, and at least one weight for each
-            output; but all layers together keep no more in this way than half of what the target leaves. So no layer
-            dies, at any target.
-        every: steps between two evaluations of the quantile; a hundredth of the ramp by default.
+        normalize: divide weights by the standard deviation of their layer before comparing them across layers.
+        floor: the minimum fraction of its largest groups that every layer keeps; one group is always kept. The default
+            is 0.5 %, or half of the final density if that is less, and at least one weight per output; but all layers
+            together keep no more in this way than half of what the target leaves. Thus no layer dies, at any target.
+        every: the number of steps between two evaluations of the quantile; a hundredth of the ramp by default.
 
     >>> budget = Budget(sparsity=0.9, steps=100)
     >>> [budget.phase(step) for step in (0, 50, 70, 1000)]
@@ -60,7 +59,7 @@ class Budget:
     every: int | None = None
 
     def __post_init__(self) -> None:
-        # NumPy's numbers are made Python's own: they are written differently in a state.
+        # NumPy numbers are converted to Python's, because their repr in a saved state differs.
         object.__setattr__(self, "sparsity", require_share(self.sparsity))
         for name in ("steps", "every"):
             value = getattr(self, name)
@@ -81,7 +80,7 @@ class Budget:
 
     @property
     def ramp_steps(self) -> int:
-        """The number of steps of the ramp."""
+        """The number of steps in the ramp."""
         return round(self.ramp * self.steps)
 
     def phase(self, step: int) -> Phase:
@@ -91,7 +90,7 @@ class Budget:
         return "ramp" if step < self.ramp_steps else "hold"
 
     def progress(self, step: int) -> float:
-        """Return how far the ramp has come, from 0 to 1."""
+        """Return the progress of the ramp, from 0 to 1."""
         return min(step / self.ramp_steps, 1.0) if self.ramp_steps else 1.0
 
     def target(self, step: int) -> float:
@@ -99,27 +98,27 @@ class Budget:
         return self.sparsity * (1 - (1 - self.progress(step)) ** 3)
 
     def looks(self, step: int, *, on_hold: bool = False) -> bool:
-        """Return whether the threshold is set anew before a step; after the ramp, only if it is asked for."""
+        """Return whether the threshold is updated before a step; after the ramp, only with ``on_hold``."""
         if step > self.ramp_steps and not on_hold:
             return False
         every = self.every or max(1, self.ramp_steps // 100)
         return step == self.ramp_steps or step % every == 0
 
     def is_outrun(self, step: int) -> bool:
-        """Return whether this is the step at which a training is a tenth longer than the budget was told."""
+        """Return whether this is the step at which training has exceeded the budget's steps by a tenth."""
         return step == self.steps + max(self.steps // 10, 1)
 
     def has_settled(self, step: int) -> bool:
-        """Return whether zeros that are fixed are those of the target, with which the others have trained since."""
+        """Return whether fixed zeros are those of the target, and the other weights have been trained with them."""
         return step > self.ramp_steps
 
     def set_thresholds(self, layers: Sequence[Layer], target: float) -> None:
-        """Give each layer the λ for which the fraction ``target`` of all is zero."""
+        """Give each layer the λ for which the fraction ``target`` of all weights is zero."""
         for layer, threshold in zip(layers, self.cutoffs(layers, target), strict=True):
             layer.threshold = threshold
 
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
-        """Return the threshold of each layer for which the fraction ``target`` of all is zero."""
+        """Return the threshold of each layer for which the fraction ``target`` of all weights is zero."""
         all_units = units(layers)
         candidates = self._candidates(all_units, _magnitudes(all_units))
         counts, common = self._counts(all_units, candidates, target)
@@ -131,7 +130,7 @@ class Budget:
         return [thresholds[layer.name] for layer in layers]
 
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
-        """Return a mask of the weights of each layer that are to be zero, counted exactly."""
+        """Return a mask of the weights to be zeroed in each layer; their number is exact."""
         all_units = units(layers)
         magnitudes = _magnitudes(all_units)
         counts, _ = self._counts(all_units, self._candidates(all_units, magnitudes), target)
@@ -146,7 +145,7 @@ class Budget:
         candidates = self._candidates(all_units, _magnitudes(all_units))
         floor = "the default floor" if self.floor is None else f"floor={self.floor}"
         pairs = list(zip(all_units, candidates, strict=True))
-        # The tightest layer first: what the error says is feasible then is so for all.
+        # The most restrictive layer first: a sparsity that the error calls feasible is then feasible for all.
         for unit, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
             given = unit.first.sparsity
             own = given if given is not None else self.sparsity if self.scope == "layer" else 0.0
@@ -163,18 +162,18 @@ class Budget:
         if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
             raise ValueError(
                 f"sparsity {self.sparsity} is not feasible: with {floor}, at least one group kept in each"
-                f" layer and the overrides, it can be from {least / total:.6g} to {most / total:.6g};"
+                f" layer and the overrides, it must be between {least / total:.6g} and {most / total:.6g};"
                 " change the sparsity, the floor or the overrides"
             )
 
     def _counts(
         self, all_units: Sequence[Unit], candidates: Sequence[Candidates], target: float
     ) -> tuple[list[int], float | None]:
-        """Return how many groups of each unit go for the sparsity ``target``, and the common threshold, if any.
+        """Return how many groups of each unit to remove for the sparsity ``target``, and the common threshold, if any.
 
-        Layers with a sparsity of their own follow the same ramp to it; the others make up the rest.
+        Layers with their own sparsity follow the same ramp to it; the other layers make up the rest.
         """
-        progress = target / self.sparsity if self.sparsity else 1.0  # without a ramp of ours, at once
+        progress = target / self.sparsity if self.sparsity else 1.0  # a target of zero has no ramp
         own = [unit.first.sparsity for unit in all_units]
         counts = [
             c.count_for(progress * (self.sparsity if sparsity is None else sparsity) * c.total)
@@ -193,7 +192,7 @@ class Budget:
         return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
 
     def _candidates(self, all_units: Sequence[Unit], magnitudes: Sequence[Tensor]) -> list[Candidates]:
-        """Return the groups of each unit by magnitude, with their cost, and how many may go."""
+        """Return the groups of each unit by magnitude, with their cost and how many can be removed."""
         floors = self._floors(all_units, [m.numel() for m in magnitudes])
         found = []
         for unit, m, kept in zip(all_units, magnitudes, floors, strict=True):
@@ -206,11 +205,11 @@ class Budget:
         return found
 
     def _floors(self, all_units: Sequence[Unit], counts: Sequence[int]) -> list[int]:
-        """Return how many of its groups each unit keeps at least."""
+        """Return the minimum number of groups that each unit keeps."""
         if self.floor is not None:
             return [max(1, ceil(self.floor * n - 1e-9)) for n in counts]  # 0.07 × 100 is a little more than 7
-        # Layers compete for few places in a very sparse network: one whose weights have shrunk a little loses more of
-        # them, shrinks on, and would die. Those that have a sparsity of their own do not compete.
+        # In a very sparse network, layers compete for few places: a layer whose weights have shrunk a little loses more
+        # of them, shrinks further, and would die. Layers with their own sparsity do not compete.
         alone = [self.scope == "layer" or unit.first.sparsity is not None for unit in all_units]
         density = 1 - self.sparsity
         wanted = [
@@ -224,11 +223,11 @@ class Budget:
         return [max(1, int(fits * w)) for w in wanted]
 
     def _cost(self, layer: Layer) -> float:
-        """Return what a weight of a layer counts."""
+        """Return the cost of one weight of a layer."""
         return layer.multiplications if self.by == "flops" else 1.0
 
     def _scale(self, unit: Unit) -> float:
-        """Return what magnitudes of a unit are divided by before they are compared with those of others."""
+        """Return the divisor of a unit's magnitudes when they are compared with those of other units."""
         return (unit.deviation() if self.normalize else 1.0) * sqrt(unit.cost(self._cost))
 
 

@@ -1,4 +1,4 @@
-"""Layers that share their channels, as layers that share their groups."""
+"""Turn layers that share channels into layers that share groups."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,14 +16,13 @@ from rvsm.splitting.notices import warn
 def coupled(layers: Sequence[Layer], model: nn.Module | None, example_input: Tensor | tuple[Any, ...] | None) -> Layers:
     """Return the layers whose channels can be removed, with the biases and norms of these channels, coupled.
 
-    Layers of which a channel has to stay, because the network needs it or because it was not selected in another layer
-    that it spans, are left out with a warning.
+    A layer is left out with a warning if one of its channels must stay, because the network needs it or because the
+    channel spans a layer that was not selected.
     """
     _require_coupled(layers)
     if model is None or example_input is None:
         raise ValueError(
-            "groups='coupled' needs the module and example_input=, a batch with which the channels are followed through"
-            " it"
+            "groups='coupled' needs the module and example_input=, a batch that is used to trace the channels"
         )
     channels = find_channels(model, example_input)
     selected = {id(layer.parameter): layer for layer in layers}
@@ -51,7 +50,7 @@ def coupled(layers: Sequence[Layer], model: nn.Module | None, example_input: Ten
 
 
 def _connected(channels: Channels) -> list[list[str]]:
-    """Return the modules that compute channels, with those together that have channels in common."""
+    """Return the modules that compute channels, grouped so that modules with common channels are together."""
     sets: list[tuple[list[str], set[int]]] = []
     for name, numbers in channels.outputs.items():
         own = set(numbers.tolist())
@@ -62,15 +61,15 @@ def _connected(channels: Channels) -> list[list[str]]:
 
 
 def _parameters(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the parameters that have to be zero for a module's output to be zero."""
-    if not isinstance(module, nn.PReLU):  # the slope of nothing does not matter
+    """Yield the parameters that must be zero for a module's output to be zero."""
+    if not isinstance(module, nn.PReLU):  # the slope does not matter for an input of zero
         for name in ("weight", "bias"):
             if (w := module._parameters.get(name)) is not None:
                 yield name, w
 
 
 def _reason_to_stay(channels: Channels, modules: Sequence[str], unselected: Sequence[str]) -> str | None:
-    """Return why the channels of some modules have to stay; None if all of them can go."""
+    """Return why the channels of some modules must stay; None if all of them can be removed."""
     if unselected:
         return f"{unselected[0]!r}, with which it shares channels, is not selected"
     here = {int(c) for m in modules for c in channels.outputs[m]}
@@ -85,8 +84,8 @@ def _require_coupled(layers: Sequence[Layer]) -> None:
     for layer in layers:
         if not isinstance(layer.groups, Coupled):
             raise ValueError(
-                f"groups='coupled' spans layers, and so is for all of them, but {layer.name!r} has"
-                f" {type(layer.groups).__name__}(); give all the same groups, or leave it out with exclude=[...]"
+                f"groups='coupled' spans layers and must be used for all of them, but {layer.name!r} has"
+                f" {type(layer.groups).__name__}(); give all layers the same groups, or leave it out with exclude=[...]"
             )
 
 
@@ -102,7 +101,7 @@ def _require_alike(layers: Sequence[Layer]) -> None:
 
 
 def _warn_of_dense(reasons: dict[str, str], found: Sequence[Layer]) -> None:
-    """Say which of the selected layers stay dense, and why."""
+    """Warn which of the selected layers stay dense, and why."""
     coupled_names = {layer.name for layer in found}
     dense = [name for name in reasons if name not in coupled_names]
     listed = "; ".join(f"{name!r}: {reasons[name]}" for name in dense[:5]) + ("; …" if len(dense) > 5 else "")
@@ -110,7 +109,7 @@ def _warn_of_dense(reasons: dict[str, str], found: Sequence[Layer]) -> None:
         raise ValueError(f"found no channels to remove: {listed}; use another network, or groups='filter'")
     if dense:
         warn(
-            f"channels of {len(dense)} of the selected weights have to stay; these weights stay dense and do not count:"
+            f"channels of {len(dense)} of the selected weights must stay; these weights stay dense and do not count:"
             f" {listed}."
-            f" To say so yourself, write exclude=[{', '.join(map(repr, dense[:5]))}]"
+            f" To make this explicit, write exclude=[{', '.join(map(repr, dense[:5]))}]"
         )

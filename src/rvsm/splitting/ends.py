@@ -1,11 +1,11 @@
-"""The two ends of a network: the layers that nobody reads, and those that read the network's inputs.
+"""The two ends of a network: the layers that produce its outputs, and those that read its inputs.
 
-A group that is a whole output of the last layer is a class, a coordinate or a word that the network can never answer
-with again, so it is not a group to remove; neither is an input channel of the first layer. The ends are found
+A group that is a whole output of the last layer is a class, a coordinate or a word. Without it, the network could never
+predict it again, so such a group is not removed. Neither is an input channel of the first layer. The ends are found
 
-- in the autograd graph of one forward pass, if there is an example input: exact, whatever ``forward`` does;
-- else in the graph that `torch.fx` traces without an input: exact, where ``forward`` has no control flow;
-- else by the order of registration: the first and the last module that has weights.
+- in the autograd graph of one forward pass, if there is an example input; this is exact, whatever ``forward`` does;
+- otherwise in the graph that `torch.fx` traces without an input; this is exact if ``forward`` has no control flow;
+- otherwise by the order of registration: the first and the last module that has weights.
 """
 
 import copy
@@ -34,9 +34,9 @@ class Ends:
     """The matrices at the ends of a network, by the identity of their tensors.
 
     Attributes:
-        first: those that read what the network is given.
+        first: those that read the network's inputs.
         last: those whose results no other matrix reads.
-        exact: whether the flow of data is known; else they are the first and the last that were registered.
+        exact: whether the data flow is known; otherwise they are the first and last modules in registration order.
 
     """
 
@@ -46,7 +46,7 @@ class Ends:
 
 
 def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input: Example | None) -> Layers:
-    """Return the layers without those whose groups are outputs or inputs of the network, and warn that they are left.
+    """Return the layers without those whose groups are outputs or inputs of the network, and warn about these.
 
     A layer stays if it was named: in ``include``, in an override of its groups, or in pairs of name and parameter.
     """
@@ -59,23 +59,23 @@ def without_ends(layers: Sequence[Layer], model: nn.Module | None, example_input
     for side, names in (("outputs", outputs), ("inputs", inputs)):
         if names:
             listed = ", ".join(map(repr, names))
-            by = "" if ends.exact else ", as far as the order of registration tells"
+            by = "" if ends.exact else ", judging by the order of registration"
             warn(
                 f"the groups of {listed} are {side} of the network{by}, and the network needs all of them; the layer"
-                f" stays dense and does not count. To say so yourself, write exclude=[{listed}]; to remove them all the"
-                f" same, name the layer in include=[...] or write overrides={{{names[0]!r}: {{'groups': ...}}}}"
+                f" stays dense and does not count. To make this explicit, write exclude=[{listed}]; to remove the"
+                f" groups anyway, name the layer in include=[...] or give overrides={{{names[0]!r}: {{'groups': ...}}}}"
             )
     left = Layers(layer for layer in layers if layer.name not in {*outputs, *inputs})
     if not left:
         raise ValueError(
-            "found no groups to remove: those of all weights are outputs or inputs of the network; name the layers"
-            " whose groups may go with include=[...], or use groups='element'"
+            "found no groups to remove: all groups are outputs or inputs of the network; name the layers whose groups"
+            " can be removed in include=[...], or use groups='element'"
         )
     return left
 
 
 def find_ends(model: nn.Module, example_input: Example | None = None) -> Ends:
-    """Return the matrices at the ends of a network, found as well as can be.
+    """Return the matrices at the ends of a network, with the most exact method that works.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
     >>> ends = find_ends(model)
@@ -97,7 +97,7 @@ class _Step:
 
 @dataclass
 class _Flow:
-    """How data flows through a network, as operations in the order in which they are made."""
+    """How data flows through a network, as operations in the order in which they are executed."""
 
     steps: dict[Hashable, _Step] = field(default_factory=dict)
     inputs: set[Hashable] = field(default_factory=set)
@@ -148,7 +148,7 @@ def _run(model: nn.Module, example_input: Example) -> _Flow | None:
     """Return the flow of one forward pass, from its autograd graph; None if its outputs have none."""
     given = example_input if isinstance(example_input, tuple) else (example_input,)
     with modes_kept(model), _all_with_gradient(model), random_state_kept(), torch.enable_grad():
-        # Clones, for an operation in place may not change a leaf.
+        # Clones, because an in-place operation must not change a leaf.
         inputs = [
             x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in given
         ]
@@ -181,12 +181,12 @@ def _in_order(outputs: Iterable[Any]) -> Iterator[Any]:
 
 
 def _traced(model: nn.Module) -> _Flow | None:
-    """Return the flow that can be told without an input; None if ``forward`` cannot be traced."""
+    """Return the flow that is traced without an input; None if ``forward`` cannot be traced."""
     tensors: list[Tensor] = [*model.parameters(), *model.buffers()]
     try:
         with warnings.catch_warnings(), random_state_kept():
             warnings.simplefilter("ignore")
-            # A copy that shares its tensors: forward may leave what it computes, here a proxy, in the module.
+            # A copy that shares its tensors: forward may store its results, here proxies, in the module.
             copied = copy.deepcopy(model, {id(t): t for t in tensors})
             arguments = signature(copied.forward).parameters.values()
             defaults = {p.name: p.default for p in arguments if p.default is not p.empty}
@@ -210,7 +210,7 @@ def _traced(model: nn.Module) -> _Flow | None:
 
 
 class _Tracer(fx.Tracer):
-    """Looks into all modules but those that have weights of their own, or nothing inside."""
+    """Traces into all modules except those that have their own weights or no submodules."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return bool(weight_names(m)) or (not any(m.children()) and super().is_leaf_module(m, module_qualified_name))
@@ -245,7 +245,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 @contextmanager
 def _all_with_gradient(model: nn.Module) -> Iterator[None]:
-    """Let all parameters, frozen ones too, take part in the graph of gradients."""
+    """Include all parameters in the autograd graph, also frozen ones."""
     frozen = [w for w in model.parameters() if not w.requires_grad and w.is_floating_point()]
     for w in frozen:
         w.requires_grad_(True)

@@ -1,6 +1,6 @@
 """Call a method around the steps of an optimizer, through the optimizer's own hooks.
 
-Schedulers, parameter groups, checkpoints and user code go on seeing the real optimizer.
+Schedulers, parameter groups, checkpoints and user code still see the real optimizer.
 """
 
 import gc
@@ -17,9 +17,9 @@ from torch.optim import LBFGS, Optimizer
 
 
 class StepHooks:
-    """Calls ``before(optimizer)`` once the gradients are there, and ``after(optimizer)`` once the step is done.
+    """Calls ``before(optimizer)`` once the gradients are available, and ``after(optimizer)`` once the step is done.
 
-    The first step ends a watch for steps that are made by somebody else.
+    The first step ends the watch for steps that are made by other code.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StepHooks:
         return (args[0], wrapped, *args[2:]), kwargs
 
     def _wrapped(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
-        """Let a closure make the gradients before the method acts on them."""
+        """Wrap a closure so that the method acts after it has computed the gradients."""
         evaluations = 0
 
         def evaluate() -> Any:
@@ -64,8 +64,8 @@ class StepHooks:
             evaluations += 1
             if evaluations > 1:
                 raise RuntimeError(
-                    f"{type(optimizer).__name__} evaluates its closure more than once in a step, and a pull in between"
-                    " would change the function under it; use an optimizer that evaluates once, such as SGD or AdamW"
+                    f"{type(optimizer).__name__} evaluates its closure more than once per step, and a pull in between"
+                    " would change the function; use an optimizer that evaluates it once, such as SGD or AdamW"
                 )
             loss = closure()
             self._act(optimizer)
@@ -75,7 +75,7 @@ class StepHooks:
 
     @torch.no_grad()
     def _act(self, optimizer: Optimizer) -> None:
-        # GradScaler calls a fused optimizer even when a gradient overflowed, and lets it skip the step by itself.
+        # GradScaler calls a fused optimizer even after an overflow, and lets the optimizer skip the step itself.
         overflow = getattr(optimizer, "found_inf", None)
         self._skipped = overflow is not None and bool(overflow)
         if not self._skipped:
@@ -88,13 +88,13 @@ class StepHooks:
 
 
 class Watch:
-    """Looks at a parameter at each backward pass until it is removed, and warns when it has changed twice.
+    """Checks a parameter at each backward pass until it is removed, and warns when the parameter has changed twice.
 
-    A method that sees no steps does nothing, and nothing else would say so before the end of the training. Some
-    optimizers step without ``step()``, and a loop may step another one.
+    A method that sees no steps does nothing, and without this check the user would not notice until the end of
+    training. Some optimizers make steps without ``step()``, and a training loop may use another optimizer.
 
-    The hook lives as long as the parameter, so it knows the method weakly: one that is gone, or has done its work, as
-    ``awaits_steps()`` says, waits for nothing.
+    The hook lives as long as the parameter, so it refers to the method weakly. There is no warning if the method no
+    longer exists, or is finished according to ``awaits_steps()``.
     """
 
     def __init__(self, name: str, w: Tensor, optimizer: str, awaits_steps: Callable[[], bool]) -> None:
@@ -105,7 +105,7 @@ class Watch:
         self._handle = w.register_post_accumulate_grad_hook(self._look)  # type: ignore[no-untyped-call]
 
     def remove(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         self._handle.remove()
         self._seen = None
 
@@ -117,12 +117,12 @@ class Watch:
         if self._changes < 2:
             return
         self.remove()
-        gc.collect()  # a method that went out of scope lives on until then, in a circle with its optimizer
+        gc.collect()  # a method that went out of scope survives until then, in a reference cycle with its optimizer
         if (awaits_steps := self._awaits_steps()) is not None and awaits_steps():
             warnings.warn(
-                f"{self._name!r} has changed twice although the {self._optimizer} that was given to attach() has made"
-                " no step, so nothing is made sparse; attach to the optimizer whose step() is called (of a wrapper,"
-                " the one inside)",
+                f"{self._name!r} has changed twice although the {self._optimizer} that was passed to attach() has made"
+                " no step, so nothing becomes sparse; attach to the optimizer whose step() is called (for a wrapper,"
+                " the inner optimizer)",
                 stacklevel=2,
             )
 
@@ -130,9 +130,9 @@ class Watch:
 def _is_nested(optimizer: Optimizer, wrapper: FrameType) -> bool:
     """Return whether a step is part of another one of the same optimizer.
 
-    Torch wraps the ``step`` of each class in a function that calls the hooks. So where a subclass calls
-    ``super().step()`` they are called twice in one step; of the two, the outer call counts. The stack is asked, since a
-    count would be wrong for ever after a step that raised.
+    Torch wraps the ``step`` of each class in a function that calls the hooks. If a subclass calls ``super().step()``,
+    they are therefore called twice in one step, and only the outer call counts. The stack is inspected because a
+    counter would stay wrong after a step that raised.
     """
     outer = wrapper.f_back
     while outer is not None:
@@ -143,10 +143,10 @@ def _is_nested(optimizer: Optimizer, wrapper: FrameType) -> bool:
 
 
 def innermost(optimizer: Any) -> Any:
-    """Return the optimizer inside those that wrap one, whose step is the one that moves the weights.
+    """Return the innermost optimizer of a wrapper, whose step updates the weights.
 
-    Accelerate's has it as ``optimizer``. SAM has it as ``base_optimizer`` and steps it where its own ``step`` is not
-    called, or in the middle of that, when the weights are not w.
+    Accelerate stores it as ``optimizer``. SAM stores it as ``base_optimizer`` and steps it without calling its own
+    ``step``, or in the middle of that, when the weights are not w.
     """
     for name in ("optimizer", "base_optimizer"):
         if isinstance(inner := getattr(optimizer, name, None), Optimizer) and inner is not optimizer:
@@ -163,8 +163,8 @@ def require_usable(optimizer: object) -> None:
         )
     if isinstance(optimizer, LBFGS):
         raise TypeError(
-            "LBFGS evaluates its closure several times in one step, and a pull in between would break its line search;"
-            " use an optimizer that evaluates once, such as SGD or AdamW"
+            "LBFGS evaluates its closure several times per step, and a pull in between would break its line search;"
+            " use an optimizer that evaluates it once, such as SGD or AdamW"
         )
 
 

@@ -1,4 +1,4 @@
-"""A sparsified tensor and what is known about it; and the list of all of them."""
+"""A sparsified tensor with its options and state, and the list of all such tensors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -17,8 +17,8 @@ class Coupling:
 
     Attributes:
         count: the number of groups.
-        magnitudes: those of the whole groups, when they were measured last; the parts are moved by these one after the
-            other, and moving one part does not change what the others see.
+        magnitudes: the magnitudes of the whole groups when last measured. The parts are moved one after the other by
+            these values, so that moving one part does not affect the others.
 
     """
 
@@ -26,7 +26,7 @@ class Coupling:
     magnitudes: Tensor | None = None
 
 
-# Elementwise work goes through the weights in blocks that stay in the cache between two kernels.
+# Elementwise operations process the weights in blocks that stay in the cache between two kernels.
 _BLOCK = 1 << 18
 
 
@@ -34,28 +34,28 @@ _BLOCK = 1 << 18
 class Layer:
     """One sparsified tensor.
 
-    A method may let the network compute with other weights than w between two steps, as RVSM does when it takes the
-    gradient at v: then `parameter` holds v and w is kept beside it. In all other cases the parameter is w.
+    Between two steps, a method may let the network compute with weights other than w, as RVSM does when it takes the
+    gradient at v. Then `parameter` holds v, and w is kept beside it. Otherwise the parameter is w.
 
     Attributes:
         name: the parameter's name in the model.
         parameter: the tensor in the model; looked up again at each attach, since wrappers may replace it.
         groups: how its weights are grouped.
-        penalty: the penalty with its present λ; None means that nothing is penalised now.
-        template: the penalty as the user gave it, from which a budget makes the present one.
+        penalty: the penalty with its current λ; None if nothing is penalised now.
+        template: the penalty given by the user, from which a budget derives the current one.
         beta: the relaxation β (ρ for ADMM); None until it is known.
-        rate: ηβ at the largest learning rate η, where β follows from a total pull; None where β is given.
-        sparsity: a target of its own, if it has one.
+        rate: ηβ at the largest learning rate η, if β follows from a total pull; None if β is given.
+        sparsity: the layer's own target, if it has one.
         multiplications: how often each weight is multiplied per example.
         memory: what a method keeps between steps, by kind.
         param_group: the index of the optimizer's parameter group; None if the optimizer does not train it.
         dtype: the type of the parameter when it was attached.
-        trained: whether it has had a gradient; what never has one is not counted in a budget.
+        trained: whether it has had a gradient; layers that never have one are not counted in a budget.
         convolution_groups: the number g of groups of a convolution.
-        transposed: whether the weight is that of a transposed convolution, [in, out/g, *kernel].
-        named: whether the user has named it, rather than a pattern or the rule of types.
-        coupling: the groups that it shares with other layers, if its own are parts of such.
-        parts_of: which of those each of its own groups is a part of.
+        transposed: whether the weight belongs to a transposed convolution, [in, out/g, *kernel].
+        named: whether the user has selected it by name, not by a pattern or by module type.
+        coupling: the groups that it shares with other layers, if it does.
+        parts_of: the index of the shared group to which each of its own groups belongs.
 
     """
 
@@ -81,7 +81,7 @@ class Layer:
     _away: bool = field(default=False, init=False, repr=False)  # whether w is there now
 
     def at(self, w: Tensor) -> "Layer":
-        """Return this layer with another tensor in the place of its parameter."""
+        """Return this layer with another tensor as its parameter."""
         return replace(self, parameter=w)
 
     @property
@@ -96,28 +96,28 @@ class Layer:
 
     @property
     def prox_step(self) -> float:
-        """The step 1/β for the proximal operator; 1 while β is unknown, for nothing is pulled then and any will do."""
+        """The step 1/β for the proximal operator; 1 while β is unknown, when nothing is pulled and any value works."""
         return 1 / (self.beta or 1.0)
 
     @property
     def threshold(self) -> float:
-        """The magnitude up to which weights are zero in u; 0 where nothing is penalised."""
+        """The magnitude up to which weights are zero in u; 0 if nothing is penalised."""
         return 0.0 if self.penalty is None else self.penalty.threshold(self.prox_step)
 
     @threshold.setter
     def threshold(self, t: float) -> None:
-        """Let λ follow; a threshold of zero penalises nothing."""
+        """Set λ accordingly; a threshold of zero penalises nothing."""
         if self.template is not None:
             self.penalty = self.template.with_threshold(t, self.prox_step) if t > 0 else None
 
     def pull(self, lr: float) -> float:
-        """Return ηβ, the fraction of its way to u that w is moved in a step; 0 while β is unknown."""
+        """Return ηβ, the fraction of the distance to u that w moves in a step; 0 while β is unknown."""
         return lr * (self.beta or 0.0)
 
     def beta_at(self, lr: float) -> float | None:
         """Return β for a learning rate: the given one, or rate/η₀ for the largest learning rate η₀ so far.
 
-        So ηβ is at most ``rate``, the total pull divided by the number of steps, whatever the schedule.
+        Thus ηβ is at most ``rate``, the total pull divided by the number of steps, with any schedule.
 
         >>> layer = Layer("w", torch.ones(2), rate=0.1)
         >>> layer.beta_at(0.0), layer.beta_at(0.5)
@@ -131,7 +131,7 @@ class Layer:
         return self.rate / lr if self.beta is None else min(self.beta, self.rate / lr)
 
     def change_beta(self, beta: float | None) -> float:
-        """Change β, keep the threshold, and return the factor by which β has changed; λ follows."""
+        """Change β and λ so that the threshold stays, and return the factor by which β has changed."""
         penalty, before = self.penalty, self.beta or 1.0
         t = self.threshold
         self.beta = beta
@@ -141,7 +141,7 @@ class Layer:
 
     @property
     def away(self) -> Tensor | None:
-        """W, if the parameter holds v."""
+        """The weights w if the parameter holds v; otherwise None."""
         return self._kept if self._away else None
 
     @away.setter
@@ -157,16 +157,16 @@ class Layer:
         """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
             self._kept = torch.empty_like(self.parameter, requires_grad=False)
-        self._away = True  # first: stopped from here on, w is found where it still is, in the parameter
+        self._away = True  # first: if interrupted from here on, w is still in the parameter
         for v, w in self._blocks(self.parameter.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))
 
     def look_back(self, alpha: float) -> None:
-        """Take over what others have written into the parameter since it got v: that is w now.
+        """Take values that other code has written into the parameter since it got v as the new w.
 
-        A loaded checkpoint, a clamp or a swapped average is such a case. Rounding is not: v may have been computed on
-        another machine, before a checkpoint was loaded.
+        Examples are a loaded checkpoint, a clamp or a swapped average. Rounding differences do not count: v may have
+        been computed on another machine, before a checkpoint was loaded.
         """
         if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
             for found, w in self._blocks(self.parameter.detach(), self._kept):
@@ -174,7 +174,7 @@ class Layer:
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
 
     def come_back(self, alpha: float) -> None:
-        """Put w back into the parameter; if it has been frozen meanwhile, it stays as it was frozen."""
+        """Put w back into the parameter; a parameter that has been frozen meanwhile keeps its values."""
         if not self.parameter.requires_grad:
             self.away = None
         self.look_back(alpha)
@@ -184,13 +184,13 @@ class Layer:
 
     @property
     def elementwise(self) -> bool:
-        """Whether each weight stands for itself."""
+        """Whether each weight is a group of its own."""
         return isinstance(self.groups, Element)
 
     def prox(self, w: Tensor, step: float | None = None) -> Tensor:
         """Return the proximal operator of this layer's penalty and groups at ``w``, or at one of its blocks.
 
-        The step is 1/β unless another is given.
+        The step is 1/β by default.
         """
         if self.penalty is None:
             return w.clone()
@@ -198,7 +198,7 @@ class Layer:
         return self._restored(grouped.prox(self._oriented(w), step, self._of_whole_groups()))
 
     def blocks(self) -> Iterator[Tensor]:
-        """Yield views that cover w, small enough to stay in the cache; w as a whole if its weights are grouped."""
+        """Yield views that cover w and fit in the cache; all of w at once if its weights are grouped."""
         for (w,) in self._blocks(self.w):
             yield w
 
@@ -217,13 +217,13 @@ class Layer:
         return self.groups.norms(self._oriented(w))
 
     def part(self, values: Tensor) -> Tensor:
-        """Return the values of this layer's groups, given those of all groups that it has a part in."""
+        """Return the values of this layer's groups, given those of all shared groups."""
         if self.parts_of is None:
             return values
         return values[self.parts_of].view(-1, *[1] * (self.parameter.dim() - 1))
 
     def _of_whole_groups(self) -> Tensor | None:
-        """Return the magnitudes of the groups that this layer's are parts of; None if they are whole."""
+        """Return the magnitudes of the shared groups, one for each group of this layer; None if it shares none."""
         if self.coupling is None or self.coupling.magnitudes is None:
             return None
         return self.part(self.coupling.magnitudes)
@@ -242,11 +242,11 @@ class Layer:
         return _swap(emptied.expand_as(by_output), self.convolution_groups)
 
     def group_sizes(self) -> Tensor:
-        """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
+        """Return the number of weights in each group, broadcastable to the shape of the magnitudes."""
         return self.groups.sizes(self._oriented(self.w))
 
     def removes_whole(self, side: Literal["output", "input"]) -> bool:
-        """Return whether a group holds all the weights of an output of the layer, or all that read an input."""
+        """Return whether a group contains all weights of an output of the layer, or all that read an input."""
         w = self._oriented(self.w.detach())
         if w.dim() < 2:
             return False
@@ -279,7 +279,7 @@ class Layer:
         return _swap(w, self.convolution_groups) if self.transposed else w
 
     def _blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield corresponding views that cover the tensors; these themselves, if their memory orders differ."""
+        """Yield corresponding views that cover the tensors; the tensors themselves if their memory orders differ."""
         alike = self.elementwise and len({tensor.stride() for tensor in tensors}) == 1
         flat = [_flat(tensor) for tensor in tensors] if alike else [None]
         if any(view is None for view in flat):
@@ -314,46 +314,46 @@ class Layers(list[Layer]):
 
     @property
     def attached(self) -> list[Layer]:
-        """Those that an optimizer trains."""
+        """The layers that an optimizer trains."""
         return [layer for layer in self if layer.attached]
 
     @property
     def active(self) -> list[Layer]:
-        """Those that a target counts: attached, not frozen now, and once one has had a gradient, only such."""
+        """The layers that a target counts: attached, not frozen, and once any has had a gradient, only such layers."""
         free = [layer for layer in self.attached if layer.parameter.requires_grad]
         return [layer for layer in free if layer.trained] or free
 
     @property
     def memory(self) -> dict[str, dict[str, Tensor]]:
-        """What a method keeps between steps, by kind and by the name of a layer."""
+        """What a method keeps between steps, by kind and by layer name."""
         kinds = dict.fromkeys(kind for layer in self for kind in layer.memory)
         return {kind: {layer.name: layer.memory[kind] for layer in self if kind in layer.memory} for kind in kinds}
 
     def require_types(self) -> None:
-        """Raise if parameters have changed their type since they were attached, as ``model.half()`` makes them do."""
+        """Raise if parameters have changed their type since they were attached, for example by ``model.half()``."""
         for layer in self.attached:
             if layer.dtype is not None and layer.parameter.dtype != layer.dtype:
                 was, now = (str(each).removeprefix("torch.") for each in (layer.dtype, layer.parameter.dtype))
                 raise RuntimeError(
-                    f"{layer.name!r} was {was} when the method was attached and is {now} now; convert the model back,"
-                    " or before attaching; for speed use torch.autocast, and convert the finalized network"
+                    f"{layer.name!r} was {was} when the method was attached but is {now} now; convert the model back,"
+                    " or convert it before attaching. For speed, use torch.autocast and convert the finalized network"
                 )
 
 
 def require_finite(layer: Layer) -> None:
-    """Raise if a layer holds NaN or infinity."""
+    """Raise if a layer contains NaN or infinity."""
     if not torch.isfinite(layer.w.detach().abs().max()):
         raise RuntimeError(
-            f"the weights of {layer.name!r} are not finite: the training has diverged; go back to the last good"
+            f"the weights of {layer.name!r} are not finite: the training has diverged; return to the last good"
             " checkpoint and lower the learning rate"
         )
 
 
 def require_no_overshoot(layer: Layer, lr: float) -> None:
-    """Raise if one step of the pull would carry w past u."""
+    """Raise if one step of the pull would move w past u."""
     if layer.pull(lr) >= 1:
         raise ValueError(
             f"learning rate × β must be < 1 but is {lr:.4g} × {layer.beta:.4g} = {layer.pull(lr):.4g} for"
-            f" {layer.name!r}: the pull would carry the weights past their sparse copy; lower the learning rate or β"
-            " (ρ of ADMM)"
+            f" {layer.name!r}: the pull would move the weights past their sparse copy; lower the learning rate or β"
+            " (ρ in ADMM)"
         )

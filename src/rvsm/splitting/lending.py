@@ -1,4 +1,4 @@
-"""The sparse copy in the model, for the time of a block or for good."""
+"""Write the sparse copy into the model, for the duration of a block or permanently."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ Output = Literal["u", "masked"]
 
 
 def output_of(layer: Layer, u: Tensor, output: Output) -> Tensor:
-    """Return what is written for a layer: u, or w on the support of u."""
+    """Return the values to write for a layer: u, or w on the support of u."""
     if output not in ("u", "masked"):
         raise ValueError(f"unknown output {output!r}; choose from u, masked")
     return u if output == "u" else layer.w.detach().masked_fill(u == 0, 0)
@@ -25,8 +25,8 @@ def output_of(layer: Layer, u: Tensor, output: Output) -> Tensor:
 def overwrite(values: Iterable[tuple[Tensor, Tensor]]) -> None:
     """Write (parameter, value) into the parameters.
 
-    Inside torch.autocast a model computes with casts that are cached until the region ends; those of the old
-    values are forgotten here.
+    Inside torch.autocast, casts of the weights are cached until the region ends; this function clears the casts of the
+    old values.
     """
     for w, value in values:
         w.copy_(value)
@@ -38,7 +38,7 @@ def write(
 ) -> None:
     """Write copies into the layers, and estimate batch-norm statistics from the batches, if there are any.
 
-    If that fails, nothing has changed.
+    If this fails, nothing changes.
     """
     kept = _values(layers)
     try:
@@ -52,10 +52,10 @@ def write(
 def written(
     layers: Sequence[Layer], copies: Mapping[str, Tensor], model: nn.Module | None, batches: Batches | None
 ) -> Iterator[None]:
-    """Do so for the time of a ``with`` block; then bring weights, buffers, modes and random states back bit for bit.
+    """Do the same for a ``with`` block, then restore weights, buffers, modes and random states bit for bit.
 
-    The random states, because every pass over a data loader draws from them: without that, evaluating the
-    sparse network would change the training.
+    Random states are restored because every pass over a data loader draws from them. Otherwise, evaluating the sparse
+    network would change the training.
     """
     kept = _values(layers)
     with ExitStack() as stack:
@@ -74,7 +74,7 @@ def _put(
     layers: Sequence[Layer], copies: Mapping[str, Tensor], model: nn.Module | None, batches: Batches | None
 ) -> None:
     if batches is not None and model is None:
-        raise ValueError("recalibrate needs the network: construct the method with the module, not with parameters")
+        raise ValueError("recalibrate needs the network: construct the method from the module, not from parameters")
     overwrite((layer.parameter, copies[layer.name]) for layer in layers)
     if batches is not None and model is not None:
         recalibrate(model, batches)

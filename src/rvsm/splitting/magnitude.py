@@ -7,9 +7,9 @@ from rvsm.splitting.targeted import Targeted
 
 
 class Magnitude(Targeted):
-    """Every few steps the smallest weights are set to zero and stay zero, along the cubic ramp of the budget.
+    """Every few steps, set the smallest weights to zero and keep them there, along the cubic ramp of the budget.
 
-    No penalty and no pull: the baseline that any method at one training's cost has to beat.
+    There is no penalty and no pull. This is the baseline that any method at the cost of one training has to beat.
 
     Reference: Zhu & Gupta, "To prune, or not to prune", 2017.
 
@@ -22,7 +22,7 @@ class Magnitude(Targeted):
         _ = self.target  # raises if there is none
 
     def sparse(self, layer: Layer) -> Tensor:
-        """Return w, which is sparse already."""
+        """Return w, which is already sparse."""
         return layer.w.detach().clone()
 
     def fixed_sparsity(self, step: int) -> float:

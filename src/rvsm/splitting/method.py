@@ -1,4 +1,4 @@
-"""The class that users hold: all of sparse training but the algorithm."""
+"""The class that users work with: everything in sparse training except the algorithm."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -32,8 +32,8 @@ from rvsm.splitting.zeros import FixedZeros, reservations
 class Method(Algorithm):
     """A sparsifier of a model's weights, attached to the optimizer that trains them.
 
-    The course of a step, the target sparsity, fixed zeros, evaluation, the end of a training and the state: everything
-    that is the same whatever the `Algorithm`.
+    It implements everything that does not depend on the `Algorithm`: the sequence of a step, the target sparsity, fixed
+    zeros, evaluation, finalizing and the state.
     """
 
     def __post_init__(self) -> None:
@@ -46,30 +46,30 @@ class Method(Algorithm):
         arrange = coupled if any(isinstance(layer.groups, Coupled) for layer in layers) else without_ends
         self.layers = arrange(layers, self._network, self.example_input)
         for layer in self.layers:
-            layer.group_sizes()  # raises where the shape does not fit the grouping
+            layer.group_sizes()  # raises if the shape does not fit the grouping
             if self.budget is not None:
                 layer.penalty = None  # until the first evaluation of the weights
         if self.budget is not None and self.budget.by == "flops":
             count_multiplications(self.layers, self._network, self.example_input)
-        self.example_input = None  # a batch may be large, and is not needed any more
+        self.example_input = None  # a batch may be large, and is no longer needed
         self._zeros = FixedZeros(self.layers)
-        self._attachment: Attachment | None = None  # the last one, which may be off
+        self._attachment: Attachment | None = None  # the last one, which may have been removed
         self._finalized = False
-        self._lent = False  # whether the model holds the sparse copy for the time of a block
+        self._lent = False  # whether the model holds the sparse copy during a with block
 
     # The optimizer
 
     def attach(self, optimizer: Optimizer) -> Self:
-        """Act at each step of ``optimizer`` from now on; schedulers and the training loop stay as they are.
+        """Act at each step of ``optimizer`` from now on; schedulers and the training loop need no change.
 
-        No weight changes; only zeros that are fixed already are held again. If the optimizer wraps another
-        (Accelerate's, SAM), the steps of the one inside are followed.
+        No weight changes; only zeros that are already fixed are held again. If the optimizer wraps another (as in
+        Accelerate or SAM), the method follows the steps of the inner one.
         """
         last = self._attachment
         if last is not None and last.is_on:
             raise RuntimeError("already attached to an optimizer; call detach() first")
         self._attachment = Attachment(self, optimizer, holds_zeros=bool(self._zeros))
-        for layer in self.layers.attached:  # a loaded state may be older than the model's present type and device
+        for layer in self.layers.attached:  # a loaded state may differ from the model's current type and device
             layer.memory = {kind: torch.empty_like(layer.parameter).copy_(v) for kind, v in layer.memory.items()}
             layer.away = layer.away
         measure_couplings(self.layers)
@@ -77,13 +77,13 @@ class Method(Algorithm):
         if last is not None and last.optimizer is not self._attachment.optimizer:
             for layer in self.layers:
                 if layer.rate is not None:
-                    self.beta_changed(layer, layer.change_beta(None))  # other learning rates, another β
+                    self.beta_changed(layer, layer.change_beta(None))  # other learning rates need another β
         return self
 
     def detach(self) -> None:
-        """Stop acting on the optimizer; the sparse copy can still be evaluated and finalized, and held zeros stay.
+        """Stop acting at the optimizer's steps; u can still be evaluated and finalized, and held zeros stay.
 
-        If the model held v, it holds w from now on.
+        If the model held v, it now holds w.
         """
         self._require_not_lent("detach")
         for layer in self.layers:
@@ -92,9 +92,9 @@ class Method(Algorithm):
             self._attachment.remove()
 
     def release(self) -> None:
-        """Detach, and let go of the zeros that healing or finalizing holds: they may grow again.
+        """Detach, and release the zeros held by healing or finalizing, so that they can become non-zero again.
 
-        The method may be attached again: a penalty with its λ acts as before, a budget begins anew to heal.
+        The method can be attached again: a penalty with its λ acts as before, and a budget heals again.
         """
         self.detach()
         self._zeros.free()
@@ -104,7 +104,7 @@ class Method(Algorithm):
                 layer.penalty = layer.template
 
     def optimizer_options(self, layer: Layer) -> Mapping[str, Any]:
-        """Return the optimizer's present options for a layer, as its learning rate; none if it does not train it."""
+        """Return the optimizer's current options for a layer, such as the learning rate; empty if it is not trained."""
         return {} if self._attachment is None else self._attachment.options(layer)
 
     def awaits_steps(self) -> bool:
@@ -115,11 +115,11 @@ class Method(Algorithm):
 
     @property
     def phase(self) -> Phase | None:
-        """The budget's phase in the next step; None without a budget."""
+        """The budget's phase at the next step; None without a budget."""
         return None if self.budget is None else self.budget.phase(self.step)
 
     def before(self, optimizer: Optimizer) -> None:
-        """Act when the gradients are there: follow the budget, then let the algorithm act on w."""
+        """Act when the gradients are available: follow the budget, then let the algorithm act on w."""
         if self._finalized:
             return
         self._require_not_lent("step the optimizer")
@@ -145,7 +145,7 @@ class Method(Algorithm):
                 self.before_step(layer, lr)
 
     def after(self, optimizer: Optimizer) -> None:
-        """Act when the step is done: let the algorithm act on w, and put v, where it is not w, into the model."""
+        """Act when the step is done: let the algorithm act on w, and put v into the model if it differs from w."""
         if self._finalized:
             return
         self.step += 1
@@ -153,7 +153,7 @@ class Method(Algorithm):
         due = self.fixed_sparsity(self.step)
         if self._zeros:
             if due is None:
-                self._zeros.free()  # now, since the next gradient is that of free weights
+                self._zeros.free()  # now, since the next gradient belongs to free weights
         elif due is not None and self.budget is None:
             self._zeros.fix({layer.name: self.sparse(layer) == 0 for layer in self.layers.active}, optimizer)
         else:
@@ -165,18 +165,18 @@ class Method(Algorithm):
                         layer.set_out(self.alpha)
         if self.budget is not None and self.budget.is_outrun(self.step):
             warn(
-                f"the optimizer has made {self.step} steps but the budget is for {self.budget.steps}, and the training"
-                f" stays in its last phase, {self.phase!r}; give the budget the number of steps of the whole training"
-                " (epochs × batches in an epoch), or finalize() when they are done"
+                f"the optimizer has made {self.step} steps but the budget is for {self.budget.steps}, so the training"
+                f" stays in the last phase, {self.phase!r}; give the budget the number of steps of the whole training"
+                " (epochs × batches per epoch), or call finalize() when they are done"
             )
 
     def _moving(self) -> list[tuple[Layer, float]]:
-        """Return the layers that have a gradient, with the learning rate of each; optimizers skip the others, too."""
+        """Return the layers that have a gradient, with their learning rates; optimizers also skip the others."""
         moving = [layer for layer in self.layers.attached if layer.parameter.grad is not None]
         return [(layer, float(self.optimizer_options(layer).get("lr", 0.0))) for layer in moving]
 
     def _follow(self, budget: Budget, optimizer: Optimizer) -> None:
-        """Fix the zeros that are due, anew while their number rises; or set the threshold of each layer."""
+        """Fix the zeros that are due, again whenever their number rises; or set the threshold of each layer."""
         due = self.fixed_sparsity(self.step)
         if due is not None:
             rises = budget.looks(self.step) and due != self.fixed_sparsity(self.step - 1)
@@ -189,11 +189,11 @@ class Method(Algorithm):
 
     @contextmanager
     def sparse_weights(self, *, output: Output = "u", recalibrate: Batches | None = None) -> Iterator[None]:
-        """Put the sparse copy into the model for the time of a ``with`` block.
+        """Put the sparse copy into the model for the duration of a ``with`` block.
 
-        On leaving, also by an exception, the weights, all buffers, all modes and the random states come back bit for
-        bit; training goes on as if nothing had been evaluated. During the ramp of a budget the copy is as sparse as the
-        ramp has come.
+        On exit, also after an exception, the weights, all buffers, all modes and the random states are restored bit for
+        bit, and training continues as if nothing had been evaluated. During the ramp of a budget, the copy has the
+        sparsity that the ramp has reached.
 
         Args:
             output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
@@ -211,10 +211,10 @@ class Method(Algorithm):
                 self._lent = False
 
     def finalize(self, *, output: Output = "u", recalibrate: Batches | None = None) -> None:
-        """Write the sparse copy into the model for good, and keep its zeros at zero.
+        """Write the sparse copy into the model permanently, and keep its zeros at zero.
 
-        With a budget the count of zeros is exact. The pull ends; training may go on, with this optimizer or a new one,
-        and the zeros stay zero.
+        With a budget the number of zeros is exact. The pull ends. Training can continue with this optimizer or a new
+        one, and the zeros stay zero.
 
         Args:
             output: "u" for the sparse copy, "masked" for w on the support of u, which has no shrinkage.
@@ -222,7 +222,7 @@ class Method(Algorithm):
 
         """
         if self._finalized:
-            raise RuntimeError("already finalized: the model holds its zeros; train it on, or save it")
+            raise RuntimeError("already finalized: the model holds its zeros; continue training it, or save it")
         self._require_not_lent("finalize")
         layers = self._checked()
         penalties = [layer.penalty for layer in layers]
@@ -231,7 +231,7 @@ class Method(Algorithm):
             copies = self._final_copies(output)
             changed = any(not torch.equal(layer.parameter, copies[layer.name]) for layer in layers)
             given = self.model if isinstance(self.model, nn.Module) else None
-            write(layers, copies, given, recalibrate)  # as it was given: in it, the ranks share statistics
+            write(layers, copies, given, recalibrate)  # the model as given: if wrapped, its ranks share statistics
         except BaseException:
             for layer, penalty in zip(layers, penalties, strict=True):
                 layer.penalty = penalty
@@ -245,22 +245,22 @@ class Method(Algorithm):
             warn_if_stale(self._network)
 
     def apply_zeros(self, model: nn.Module | Named) -> None:
-        """Write the zeros that are fixed into another model with the same names: an average, or a copy.
+        """Write the fixed zeros into another model with the same parameter names: an average or a copy.
 
-        An average that began before the zeros were fixed has none of its own; once it has these, averaging keeps
-        them. A model that is to be trained on needs `rvsm.keep_zeros`, too.
+        An average that began before the zeros were fixed has none of its own; once they are written, averaging keeps
+        them. A model that continues training also needs `rvsm.keep_zeros`.
         """
         self._zeros.apply_to(model)
 
     @torch.no_grad()
     def statistics(self) -> Statistics:
-        """Return sparsity, gap, λ and threshold of each layer, for the sparse copy at the present w."""
+        """Return the sparsity, gap, λ and threshold of each layer, for the sparse copy at the current w."""
         self._require_not_lent("measure it")
         everything = None if self._network is None else list(self._network.parameters())
         return measure(self._checked(), self._copy, self.threshold, everything)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
-        """Return what finalize writes; with a budget, at thresholds and with zeros that meet the target exactly."""
+        """Return what finalize writes; with a budget, the number of zeros meets the target exactly."""
         layers, budget = self.layers.active, self.budget
         zeros: dict[str, Tensor] = {}
         if budget is not None and not (self._zeros and budget.has_settled(self.step)):
@@ -273,11 +273,11 @@ class Method(Algorithm):
 
     @torch.no_grad()
     def _copy(self, layer: Layer) -> Tensor:
-        """Return u; once zeros are fixed that is w with these."""
+        """Return u; once zeros are fixed, this is w with these zeros."""
         return self._zeros.applied(layer) if self._zeros else self.sparse(layer)
 
     def _checked(self) -> list[Layer]:
-        """Return the active layers, with the model's present tensors, which are made sure to hold numbers."""
+        """Return the active layers with the model's current tensors, which are checked to be finite."""
         if not self.layers.attached:
             raise RuntimeError("not attached yet: call attach(optimizer) first")
         if not self._finalized:
@@ -300,11 +300,11 @@ class Method(Algorithm):
     # The state
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a fresh object needs to go on bit for bit: plain values and tensors, by name.
+        """Return everything that a new object needs to resume bit for bit: plain values and tensors, by name.
 
-        It belongs to the model's own ``state_dict()`` of the same moment, which holds v where this one holds w.
+        It belongs to the model's own ``state_dict()`` at the same step, which holds v where this one holds w.
         """
-        self._require_not_lent("save a checkpoint, which would hold u for w,")
+        self._require_not_lent("save a checkpoint, which would contain u instead of w,")
         return {
             **state.of_layers(self.name, self.settings(), self.layers),
             "step": self.step,
@@ -313,7 +313,7 @@ class Method(Algorithm):
         }
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Take the state of an object of the same method and model, before or after attaching."""
+        """Load the state of an object with the same method and model, before or after attaching."""
         self._require_not_lent("load a state")
         state.check(saved, self.name, self.settings(), self.layers, self.keeps)
         state.restore(saved, self.layers)
@@ -332,6 +332,6 @@ class Method(Algorithm):
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise TypeError(
-            f"a {type(self).__name__} cannot be copied or pickled, since its hooks live in an optimizer; construct"
-            " another for the copied model, and carry the state over by state_dict()"
+            f"a {type(self).__name__} cannot be copied or pickled, since its hooks belong to an optimizer; construct"
+            " a new one for the copied model, and transfer the state with state_dict()"
         )

@@ -1,4 +1,4 @@
-"""Which parameters a user means."""
+"""Select the parameters that a user means."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Named = Iterable[tuple[str, Tensor]]
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
-    """Return all parameters by name, tied ones by each of theirs; raise if there are shards among them."""
+    """Return all parameters by name, tied ones under each of their names; raise if any of them is a shard."""
     if isinstance(model, nn.Module):
         parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
     else:
@@ -40,10 +40,10 @@ def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
 def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Iterable[str] | None) -> Layers:
     """Return the tensors to sparsify.
 
-    From a module: the weights of convolutions, linear and recurrent layers and attention projections, never biases
-    and norms. A tied weight counts once; one that is tied to an embedding is left alone. ``include`` and ``exclude``
-    are shell patterns on parameter names; a pattern without wildcards is the name of a parameter and selects it
-    whatever its type. From pairs of name and parameter: all of them.
+    From a module, these are the weights of convolutions, linear and recurrent layers and attention projections, never
+    biases and norms. A tied weight counts once; a weight that is tied to an embedding is left alone. ``include`` and
+    ``exclude`` are shell patterns on parameter names. A pattern without wildcards is the name of a parameter and
+    selects it whatever its type. From pairs of name and parameter, all are selected.
     """
     parameters = parameters_of(model)
     eligible: dict[str, nn.Module | None] = dict.fromkeys(parameters)
@@ -60,7 +60,7 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
     if exclude is not None:
         unwanted = _patterns("exclude", exclude)
         _require_match("exclude", unwanted, list(parameters), parameters)
-        # By tensor, not by name: a tied weight goes if one of its names does.
+        # By tensor, not by name: a tied weight is excluded if one of its names is.
         gone = {id(w) for name, w in parameters.items() if any(fnmatchcase(name, p) for p in unwanted)}
         chosen = [name for name in chosen if id(parameters[name]) not in gone]
     if isinstance(model, nn.Module):
@@ -85,33 +85,33 @@ def select(model: nn.Module | Named, include: Iterable[str] | None, exclude: Ite
             )
     if not layers:
         raise ValueError(
-            f"found no weights to sparsify: expected some of {_KINDS} among {_sample(parameters)};"
+            f"found no weights to sparsify: expected {_KINDS} among {_sample(parameters)};"
             " name the parameters with include=[...]"
         )
     return Layers(layers.values())
 
 
 def look_up(model: nn.Module | Named, layers: Sequence[Layer]) -> dict[str, Tensor]:
-    """Return the present tensors of layers by name: a wrapper or a loaded checkpoint may have replaced them."""
+    """Return the current tensors of layers by name: a wrapper or a loaded checkpoint may have replaced them."""
     if not isinstance(model, nn.Module):
         return {layer.name: layer.parameter for layer in layers}
     parameters = parameters_of(model)
     for layer in layers:
         if layer.name not in parameters:
-            raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct the method anew")
+            raise ValueError(f"{layer.name!r} is no longer a parameter of the model; construct a new method")
         if (shape := parameters[layer.name].shape) != layer.parameter.shape:
             raise ValueError(
-                f"{layer.name!r} had the shape {list(layer.parameter.shape)} and now has {list(shape)}; release()"
-                " this method and construct another for the model as it is"
+                f"{layer.name!r} had shape {list(layer.parameter.shape)} but now has {list(shape)}; release() this"
+                " method and construct a new one for the changed model"
             )
     return {layer.name: parameters[layer.name] for layer in layers}
 
 
 def warn_of_untouched(model: nn.Module, layers: Sequence[Layer], exclude: Iterable[str]) -> None:
-    """Warn if the selected layers are less than half of a model's matrices, and name the types of the others.
+    """Warn if the selected layers hold less than half of the weights in a model's matrices, and name the other types.
 
-    A matrix is a parameter of two dimensions or more. What the user has excluded does not count, nor do the parts of
-    computed weights, which have their own warning.
+    A matrix is a parameter with two or more dimensions. Excluded parameters do not count, nor do the parts of computed
+    weights, which have their own warning.
     """
     unwanted = list(exclude)
     selected = {id(layer.parameter) for layer in layers}
@@ -130,18 +130,18 @@ def warn_of_untouched(model: nn.Module, layers: Sequence[Layer], exclude: Iterab
         listed = ", ".join(f"{kind} ({count:,})" for kind, count in others.most_common(5))
         warn(
             f"only {touched / (touched + others.total()):.0%} of the model's {touched + others.total():,} weights in"
-            f" matrices are sparsified; the others stay dense, as they belong to modules of the types {listed}. Name"
-            " them with include=[...], or leave them out with exclude=[...] if that is meant"
+            f" matrices are sparsified; the others stay dense because they belong to modules of the types {listed}."
+            " Name them in include=[...], or in exclude=[...] if they should stay dense"
         )
 
 
 def matches(patterns: Iterable[str], names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, pattern) for each pattern, in order, and each name that it matches; a pattern must match one."""
+    """Yield (name, pattern) for each pattern, in order, and each name it matches; raise if it matches none."""
     known = list(names)
     for pattern in patterns:
         matched = [name for name in known if fnmatchcase(name, pattern)]
         if not matched:
-            raise ValueError(f"overrides: {pattern!r} matches no sparsified weight; they are {_sample(known)}")
+            raise ValueError(f"overrides: {pattern!r} matches no sparsified weight; choose from {_sample(known)}")
         yield from ((name, pattern) for name in matched)
 
 
@@ -149,18 +149,18 @@ _KINDS = "convolutions, linear or recurrent layers or attention projections"
 
 
 def _eligible(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the names of the weights that the rule of types selects, with their modules."""
+    """Yield the names of the weights that are selected by module type, with their modules."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         for weight in weight_names(module):
             name = f"{prefix}.{weight}" if prefix else weight
             if module._parameters.get(weight) is not None:
                 yield name, module
-            elif getattr_static(module, weight, None) is not None:  # not getattr: spectral_norm would move on
+            elif getattr_static(module, weight, None) is not None:  # not getattr: spectral_norm would update its state
                 warn_of_computed(name)
 
 
 def _embedded(model: nn.Module | Named) -> set[int]:
-    """Return the identities of the weights that look up words: each row is one, and few of them have a gradient."""
+    """Return the identities of embedding weights: each row is a word, and few rows have a gradient."""
     modules = unwrap(model).modules() if isinstance(model, nn.Module) else ()
     return {id(m._parameters.get("weight")) for m in modules if isinstance(m, nn.Embedding | nn.EmbeddingBag)}
 
@@ -173,10 +173,10 @@ def _checked_pairs(pairs: Named) -> dict[str, Tensor]:
         raise TypeError(f"{expected} but got {type(pairs).__name__}") from None
     for pair in listed:
         if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and torch.is_tensor(pair[1])):
-            raise TypeError(f"{expected} but the iterable holds {type(pair).__name__}; pass the module itself")
+            raise TypeError(f"{expected} but the iterable contains {type(pair).__name__}; pass the module itself")
     named = dict(listed)
     if len(named) < len(listed):
-        raise ValueError("two of the parameters have the same name; give each its own")
+        raise ValueError("two parameters have the same name; give each a unique name")
     return named
 
 
@@ -195,8 +195,8 @@ def _require_match(argument: str, patterns: list[str], names: list[str], paramet
             continue
         if others := [name for name in parameters if fnmatchcase(name, pattern)]:
             raise ValueError(
-                f"{argument}: {pattern!r} matches no weight of {_KINDS}, and a pattern selects no others;"
-                f" write the full names: {_sample(others)}"
+                f"{argument}: {pattern!r} matches no weight of {_KINDS}, and patterns select only these;"
+                f" to select other parameters, write their full names: {_sample(others)}"
             )
         raise ValueError(f"{argument}: {pattern!r} matches no weight; the parameters are {_sample(parameters)}")
 

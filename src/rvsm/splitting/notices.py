@@ -1,4 +1,4 @@
-"""Warnings that point to the user's own line."""
+"""Warnings that point to a line of the user's code."""
 
 import sys
 import warnings
@@ -7,9 +7,9 @@ _INNER = ("rvsm.splitting", "contextlib", "torch.optim", "torch.utils", "torch.a
 
 
 def warn(message: str) -> None:
-    """Warn at the line of the user's code that led here, however deep the way was.
+    """Warn at the line of the user's code that led here, however deep the call stack is.
 
-    That way goes through constructors of several classes, context managers, and the hooks and wrappers of torch.
+    The stack includes constructors of several classes, context managers, and the hooks and wrappers of torch.
     """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(_INNER):

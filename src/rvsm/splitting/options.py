@@ -1,4 +1,4 @@
-"""What a user may write for a penalty, a grouping, a target and the options of single layers."""
+"""The forms in which users can give a penalty, a grouping, a target and the options of single layers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,16 +18,16 @@ Overrides = Mapping[str, Mapping[str, Any]]
 
 
 def as_penalty(penalty: Penalty | str, *, named: bool) -> Penalty:
-    """Return a penalty from itself, or from its name in the registry where ``named`` is allowed.
+    """Return a penalty, given as an object or, if ``named`` is true, by its name in the registry.
 
-    A penalty by name has λ = 1, which a budget replaces; without a budget nothing would.
+    A penalty given by name has λ = 1, which a budget replaces; without a budget it would stay 1.
     """
     if isinstance(penalty, str):
         if penalty not in PENALTIES:
             raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}")
         if not named:
             example = f"{PENALTIES[penalty].__name__}(lam=...)"
-            raise ValueError(f"penalty {penalty!r} needs a λ here, where no sparsity sets it: write {example}")
+            raise ValueError(f"penalty {penalty!r} needs a λ, because no target sparsity sets it: write {example}")
         return PENALTIES[penalty](lam=1.0)
     if penalty is None:
         raise TypeError("penalty is missing: give an object such as rvsm.L1(lam=1e-4)" + ", or a name" * named)
@@ -37,7 +37,7 @@ def as_penalty(penalty: Penalty | str, *, named: bool) -> Penalty:
 
 
 def as_groups(groups: Grouping | str) -> Grouping:
-    """Return a grouping from itself or from its name in the registry."""
+    """Return a grouping, given as an object or by its name in the registry."""
     if isinstance(groups, str):
         if groups not in GROUPS:
             raise ValueError(f"unknown groups {groups!r}; choose from {', '.join(GROUPS)}")
@@ -48,7 +48,7 @@ def as_groups(groups: Grouping | str) -> Grouping:
 
 
 def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) -> Budget | None:
-    """Return the target that a user gave by its two main numbers, or as a whole; None if there is none."""
+    """Return the target, given by its two main numbers or as a budget; None if there is none."""
     if budget is not None:
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a rvsm.Budget(sparsity, steps) but is {budget!r}")
@@ -57,7 +57,7 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) 
         return budget
     if sparsity is None:
         if steps is not None:
-            raise ValueError("steps= belongs to a target: give sparsity= too, or leave steps out")
+            raise ValueError("steps= belongs to a target: give sparsity=, too, or omit steps=")
         return None
     if steps is None:
         raise ValueError("sparsity= needs steps=, the number of optimizer steps of the whole training")
@@ -65,7 +65,7 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) 
 
 
 def total_pull(pull: float | None, steps: int) -> float:
-    """Return the total pull Σηβ of a training: the one given, or 100, or a quarter of the steps if that is less.
+    """Return the total pull Σηβ of a training; by default 100, or a quarter of the steps if that is less.
 
     >>> total_pull(None, 1000), total_pull(None, 100), total_pull(30, 100)
     (100.0, 25.0, 30.0)
@@ -83,9 +83,9 @@ def total_pull(pull: float | None, steps: int) -> float:
 def give_options(
     layers: Sequence[Layer], options: Mapping[str, Any], overrides: Overrides | None, *, named: bool
 ) -> None:
-    """Give all layers the options of their method, and some of them their own; later patterns win.
+    """Give all layers the options of their method, then apply overrides; later patterns win.
 
-    What can be overridden is what the method gives: an option that it does not have is refused.
+    Only options that the method has can be overridden; others are rejected.
     """
     overrides = {} if overrides is None else overrides
     if not (isinstance(overrides, Mapping) and all(isinstance(own, Mapping) for own in overrides.values())):
@@ -121,9 +121,9 @@ def _give(layer: Layer, options: Mapping[str, Any], *, named: bool) -> None:
 def count_multiplications(
     layers: Sequence[Layer], model: nn.Module | None, example_input: Tensor | tuple[Any, ...] | None
 ) -> None:
-    """Tell each layer how often its weights are multiplied, for a budget by flops."""
+    """Set how often the weights of each layer are multiplied, for a budget by flops."""
     if model is None or example_input is None:
-        raise ValueError("a budget by flops needs the module and example_input=, a batch to count multiplications on")
+        raise ValueError("a budget by flops needs the module and example_input=, a batch to count multiplications with")
     counts = multiplications(model, example_input)
     for layer in layers:
         if layer.coupling is not None and layer.parameter.dim() == 1:

@@ -11,12 +11,12 @@ from rvsm.splitting.method import Method
 
 
 class ProxSGD(Method):
-    r"""The optimizer's step, then w ← prox(w, η): no splitting, w itself is sparse.
+    r"""The optimizer's step, followed by w ← prox(w, η): there is no splitting, and w itself is sparse.
 
     .. math:: w \leftarrow \mathrm{prox}_{\eta\lambda P}(w - \eta\nabla f(w))
 
-    The threshold falls with the learning rate, so for small η the zeros of ℓ0 and its kin are hard to reach: compare
-    with `RVSM`, whose threshold does not depend on η.
+    The threshold decreases with the learning rate, so zeros are hard to reach for small η with ℓ0 and its relatives.
+    In contrast, the threshold of `RVSM` does not depend on η.
 
     Args:
         penalty: a penalty with its λ.
@@ -30,7 +30,7 @@ class ProxSGD(Method):
     penalty: Penalty = field(kw_only=False)
 
     def layer_options(self) -> dict[str, Any]:
-        """Return the penalty, too."""
+        """Add the penalty."""
         return {"penalty": self.penalty, **super().layer_options()}
 
     def after_step(self, layer: Layer, lr: float) -> None:
@@ -39,10 +39,10 @@ class ProxSGD(Method):
             layer.w.copy_(layer.prox(layer.w, lr))
 
     def sparse(self, layer: Layer) -> Tensor:
-        """Return w, which is sparse already."""
+        """Return w, which is already sparse."""
         return layer.w.detach().clone()
 
     def threshold(self, layer: Layer) -> float:
-        """Return the threshold at the present learning rate."""
+        """Return the threshold at the current learning rate."""
         lr = float(self.optimizer_options(layer).get("lr", 0.0))
         return 0.0 if layer.penalty is None else layer.penalty.threshold(lr)

@@ -1,7 +1,7 @@
 """Batch norm after the weights have changed.
 
-The running statistics of batch norm belong to the weights that made them. At the sparse copy u they are wrong, often by
-enough to hide most of its accuracy, and a few batches put them right.
+The running statistics of batch norm belong to the weights that produced them. For the sparse copy u they are wrong,
+often so much that most of its accuracy is hidden. A few batches correct them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from rvsm.splitting.notices import warn
 from rvsm.splitting.weights import inside, unwrap
 
 Batches = Iterable[Any]
-"""Batches: tensors, or tuples that begin with the network's inputs, or dicts that have them by forward's names."""
+"""Batches: tensors, tuples that begin with the network's inputs, or dicts whose keys are arguments of forward."""
 
 
 def batch_norms(model: nn.Module) -> list[_BatchNorm]:
@@ -29,19 +29,19 @@ def batch_norms(model: nn.Module) -> list[_BatchNorm]:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> None:
-    """Estimate the running statistics of all batch-norm modules anew, at the present weights.
+    """Re-estimate the running statistics of all batch-norm modules at the current weights.
 
-    Only batch norm works in training mode, so dropout and the like do not disturb; the statistics are the plain average
-    over the batches. Nothing else changes: no gradient, no mode, no random number of the training that follows. If a
-    batch fails, or there is none, the statistics stay as they were; so do those of modules that are not run in
-    evaluation, such as auxiliary heads. Of a model in DistributedDataParallel the statistics are the average over the
-    batches of all ranks, so each rank must call this.
+    Only batch norm runs in training mode, so dropout and similar layers do not interfere. The statistics are the plain
+    average over the batches. Nothing else changes: no gradient, no mode, and no random number of later training. If a
+    batch fails, or there are none, the statistics stay unchanged. So do those of modules that do not run in evaluation
+    mode, such as auxiliary heads. For a model in DistributedDataParallel, the statistics are the average over the
+    batches of all ranks, so every rank must call this function.
 
     Args:
         model: the network.
-        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. Of a tuple
-            the network gets as many as its ``forward`` needs, of a dict those that it has a name for.
-        examples: stop after this many (on each rank); two thousand are enough.
+        batches: a data loader (shuffled) or any iterable of batches; one tensor counts as one batch. From tuples,
+            ``forward`` gets the leading items, as many as it requires; from dicts, the matching keys.
+        examples: stop after this many examples (on each rank); two thousand are enough.
 
     >>> model = nn.BatchNorm1d(1)
     >>> recalibrate(model, [torch.tensor([[1.0], [3.0]])])
@@ -50,14 +50,14 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
 
     """
     ranks = _ranks_of(model)
-    model = unwrap(model)  # DistributedDataParallel would replace the statistics by those of one rank at each batch
+    model = unwrap(model)  # DistributedDataParallel would replace the statistics with those of one rank at each batch
     norms = batch_norms(model)
     if not norms:
         return
     if torch.is_tensor(batches):
         batches = [batches]
     if not isinstance(batches, Iterable):
-        raise TypeError(f"recalibrate expects a data loader, or a tensor of inputs, but got {batches!r}")
+        raise TypeError(f"recalibrate expects a data loader or a tensor of inputs but got {batches!r}")
     kept = {norm: [(buffer, buffer.clone()) for buffer in norm.buffers()] for norm in norms}
     device = kept[norms[0]][0][0].device
     momenta = [norm.momentum for norm in norms]
@@ -65,7 +65,7 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         model.eval()
         for norm in norms:
             norm.reset_running_stats()
-            norm.momentum = None  # None is torch's word for the cumulative average
+            norm.momentum = None  # in torch, None means the cumulative average
             norm.train()
         try:
             with _failing_together(ranks, device):
@@ -81,7 +81,7 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
 
 
 def _run(model: nn.Module, batches: Batches, examples: int, device: torch.device) -> None:
-    """Run batches until there were enough examples."""
+    """Run batches until there are enough examples."""
     seen = 0
     for batch in batches:
         try:
@@ -94,7 +94,7 @@ def _run(model: nn.Module, batches: Batches, examples: int, device: torch.device
             break
     if seen == 0:
         raise ValueError(
-            "recalibrate got no batch: pass a data loader, or a list of input tensors (not a used generator)"
+            "recalibrate got no batches: pass a data loader or a list of input tensors (not an exhausted generator)"
         )
 
 
@@ -116,9 +116,9 @@ def _forward(model: nn.Module, batch: Any, device: torch.device) -> int:
 
 
 def _inputs(model: nn.Module, batch: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments for the network that a batch has; what else it has is for the loss.
+    """Return the network's arguments from a batch; its other items are for the loss.
 
-    Of a tuple they are the first ones, as many as forward needs; of a dict those that forward has a name for.
+    From tuples, ``forward`` gets the leading items, as many as it requires; from dicts, the matching keys.
     """
     forward = signature(model.forward)
     if isinstance(batch, Mapping):
@@ -134,8 +134,8 @@ def _inputs(model: nn.Module, batch: Any) -> tuple[list[Any], dict[str, Any]]:
         forward.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(
-            f"recalibrate expects batches that begin with the inputs of forward{forward}, or dicts that have them"
-            f" by name, but this {type(batch).__name__} does not fit: {error}; pass a generator of such dicts"
+            f"recalibrate expects batches that begin with the inputs of forward{forward}, or dicts with its argument"
+            f" names, but this {type(batch).__name__} does not fit: {error}; pass a generator of such dicts"
         ) from None
     return args, kwargs
 
@@ -145,7 +145,7 @@ def _to(value: Any, device: torch.device) -> Any:
 
 
 def _ranks_of(model: nn.Module) -> "dist.ProcessGroup | None":
-    """Return the processes that train a model together; None unless it is in a DistributedDataParallel."""
+    """Return the processes that train a model together; None if it is not in DistributedDataParallel."""
     found = (m for m in inside(model) if isinstance(m, nn.parallel.DistributedDataParallel))
     parallel = next(found, None)
     return None if parallel is None or not dist.is_initialized() else parallel.process_group
@@ -153,7 +153,7 @@ def _ranks_of(model: nn.Module) -> "dist.ProcessGroup | None":
 
 @contextmanager
 def _failing_together(ranks: "dist.ProcessGroup | None", device: torch.device) -> Iterator[None]:
-    """Raise on all ranks if the block raises on one: the others would wait for it in what follows."""
+    """Raise on all ranks if the block raises on one; otherwise the others would wait for it indefinitely."""
     if ranks is None:
         yield
         return
@@ -166,14 +166,14 @@ def _failing_together(ranks: "dist.ProcessGroup | None", device: torch.device) -
         raise
     dist.all_reduce(failures, group=ranks)
     if failures:
-        raise RuntimeError(f"{int(failures)} of the other ranks failed here, and nothing was changed; see their errors")
+        raise RuntimeError(f"{int(failures)} of the other ranks failed here, so nothing was changed; see their errors")
 
 
 @torch.no_grad()
 def _average_statistics(norms: Iterable[_BatchNorm], ranks: "dist.ProcessGroup | None") -> None:
     """Average the running statistics over the ranks, each weighted by its number of batches.
 
-    They are then those of one process that has seen the batches of all.
+    The result equals that of one process that has seen the batches of all ranks.
     """
     if ranks is None:
         return

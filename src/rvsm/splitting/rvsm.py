@@ -22,27 +22,27 @@ class RVSM(Targeted):
         v^t &= u^t + \alpha(w^t - u^t) \\
         w^{t+1} &= w^t - \eta \nabla f(v^t) - \eta\beta(w^t - u^t)
 
-    With α = 1 this is the paper's method: β(w − prox(w)) is the gradient of the Moreau envelope of λP with parameter
-    1/β, so it is gradient descent on the loss plus that envelope, and ∇f vanishes at neither w nor u. With α = 0 its
-    limits are critical points of the loss plus λP itself. With a target, α falls from 1 to 0 along the ramp, so the
-    network is trained more and more as its sparse self.
+    With α = 1 this is the paper's method. β(w − prox(w)) is the gradient of the Moreau envelope of λP with parameter
+    1/β, so the method is gradient descent on the loss plus that envelope, and ∇f vanishes at neither w nor u. With
+    α = 0, limits are critical points of the loss plus λP itself. With a target, α decreases from 1 to 0 along the ramp,
+    so the trained network moves gradually from dense to sparse.
 
-    The pull is made on w before the optimizer's step, with the gradient already computed, and so acts outside momentum
-    and adaptive scaling, as AdamW's weight decay does. Between two steps the model holds v. Where α < 1, the gradient
-    of a weight that u leaves out is tempered so that no step lifts it by more than the threshold; see `temper`.
+    The pull acts on w before the optimizer's step, when the gradient has already been computed. It therefore acts
+    outside momentum and adaptive scaling, like AdamW's weight decay. Between two steps the model holds v. If α < 1, the
+    gradient of a weight that is zero in u is limited: no step raises it by more than the threshold. See `temper`.
 
     Args:
-        penalty: a penalty with its λ, or the name of one whose λ a target sparsity sets.
-        beta: the relaxation β; with a target it may be left out, and ``pull`` sets it.
-        pull: sets β = pull/(η₀·steps), η₀ being the largest learning rate of the parameter group so far; so the total
-            pull Σηβ is about this number whatever the optimizer; with another one β begins anew. 100 by default, which
-            lies between the paper's 33 (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
+        penalty: a penalty with its λ; with a target sparsity, which sets λ, a name such as "l0" is enough.
+        beta: the relaxation β; with a target it is optional, and ``pull`` sets it.
+        pull: sets β = pull/(η₀·steps), where η₀ is the largest learning rate of the parameter group so far. The total
+            pull Σηβ is therefore about this number for any optimizer; a new optimizer resets β. The default is 100,
+            which lies between the paper's 33 (Table 1) and 264 (Table 2), or a quarter of the steps if that is less.
         gradient: where the gradient is taken. "w" is the paper's method, α = 1; "u" is α = 0, the straight-through
-            form; "moving" goes from w to u along the ramp of a target; "auto" is "moving" with a target and the order
-            of the proof, otherwise "w".
-        order: "proof" thresholds the present w, as the proof of convergence does, and keeps no state; "printed" uses
-            the u of the step before, as Algorithm 1 is printed, and can cycle for ever.
-        decoupled: False adds β(w − u) to the gradient instead, where momentum and adaptive scaling see it.
+            form; "moving" goes from w to u along the ramp of a target; "auto" is "moving" with a target and
+            order="proof", otherwise "w".
+        order: "proof" thresholds the current w, as in the convergence proof, and keeps no state; "printed" uses the u
+            of the previous step, as Algorithm 1 is printed, and can cycle indefinitely.
+        decoupled: False adds β(w − u) to the gradient instead, so that momentum and adaptive scaling apply to it.
 
     Example:
         >>> import torch, rvsm
@@ -81,7 +81,7 @@ class RVSM(Targeted):
 
     @property
     def alpha(self) -> float:
-        """1 at w, 0 at u; falls with the progress of the ramp in between."""
+        """1 at w, 0 at u; with "moving", it decreases along the ramp."""
         if self.gradient == "moving" and self.budget is not None:
             return 1 - self.budget.progress(self.step)
         return float(self.gradient == "w")
@@ -89,12 +89,12 @@ class RVSM(Targeted):
     def before_step(self, layer: Layer, lr: float) -> None:
         """Pull w towards u: w ← w − ηβ(w − u)."""
         if self.decoupled and self.order == "proof":
-            if layer.penalty is not None:  # else u is w
+            if layer.penalty is not None:  # otherwise u is w
                 for w in layer.blocks():  # so that u is never larger than the cache
                     w.lerp_(layer.prox(w), layer.pull(lr))
             return
         u = self.sparse(layer)
-        if self.order == "printed":  # the u of the step before; the first step has its own
+        if self.order == "printed":  # the u of the previous step; the first step uses its own
             u, layer.memory["u"] = layer.memory.get("u", u), u
         if self.decoupled:
             layer.w.lerp_(u, layer.pull(lr))
@@ -104,21 +104,21 @@ class RVSM(Targeted):
             layer.parameter.grad.add_(gap, alpha=layer.beta * self.gradient_scale)
 
     def prepare(self, layer: Layer, lr: float) -> None:
-        """Limit the gradient where it is not taken at w."""
+        """Limit the gradient if it is not taken at w."""
         if self.alpha < 1:
             self.temper(layer, lr)
         if not self.decoupled:
             require_dense_gradient(layer.name, layer.parameter.grad)
 
     def temper(self, layer: Layer, lr: float) -> None:
-        """Keep gradients at v, which u's weights need, from lifting what u leaves out.
+        """Keep gradients at v from raising weights that are zero in u.
 
-        Where u has emptied a whole output, v = αw there, and a batch norm that follows divides by the deviation of
-        almost nothing: the gradient grows like 1/α, to hundreds of times those of weights in use. Such weights would
-        leap far above every threshold, and a common ranking would give them the places of whole layers. So the gradient
-        of an emptied output is multiplied by α = dv/dw, as the chain rule has it. The gradient of any other weight that
-        u leaves out is limited to t(1 − μ)/η, t the threshold and μ the momentum: it lifts no weight by more than the
-        threshold. At rest none is as large: there it is β|w|(1 − μ) with |w| ≤ t and ηβ < 1.
+        If u has emptied a whole output, v = αw there, and a batch norm that follows divides by the standard deviation of
+        almost nothing. The gradient grows like 1/α, to hundreds of times that of weights in use. Such weights would jump
+        far above every threshold, and a common ranking would give them the places of whole layers. So the gradient of an
+        emptied output is multiplied by α = dv/dw, as in the chain rule. The gradient of any other weight that is zero in
+        u is limited to t(1 − μ)/η, for the threshold t and the momentum μ: it raises no weight by more than the
+        threshold. At a stationary point none is that large: it is β|w|(1 − μ) there, with |w| ≤ t and ηβ < 1.
         """
         gradient = layer.parameter.grad
         if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
@@ -137,7 +137,7 @@ class RVSM(Targeted):
             self.gradient = "w" if self.budget is None or self.order == "printed" else "moving"
         _require_gradient(self.gradient, self.order, self.budget)
         if self.pull is not None and (self.budget is None or self.beta is not None):
-            raise ValueError("pull= sets β for a target sparsity: give it with sparsity= and without beta=")
+            raise ValueError("pull= sets β for a target sparsity: use it with sparsity= and without beta=")
         if self.budget is not None and self.beta is None:
             self.pull = total_pull(self.pull, self.budget.steps)
         for layer in self.layers:
@@ -147,11 +147,11 @@ class RVSM(Targeted):
                 layer.rate = self.pull / self.budget.steps
 
     def layer_options(self) -> dict[str, Any]:
-        """Return the penalty and β, too."""
+        """Add the penalty and β."""
         return {"penalty": self.penalty, "beta": self.beta, **super().layer_options()}
 
     def settings(self) -> dict[str, str]:
-        """Return the order, where the gradient is taken, whether the pull is decoupled, and its total, too."""
+        """Add the order, where the gradient is taken, whether the pull is decoupled, and the total pull."""
         mine = {"order": self.order, "gradient": self.gradient}
         return {**super().settings(), **mine, "decoupled": repr(self.decoupled), "pull": repr(self.pull)}
 
@@ -167,5 +167,5 @@ def _require_gradient(gradient: str, order: str, target: Budget | None) -> None:
     if gradient != "w" and order == "printed":
         raise ValueError(
             "order='printed' is the algorithm as the paper prints it, with the gradient at w, but gradient is"
-            f" {gradient!r}; leave one of the two out"
+            f" {gradient!r}; omit one of the two"
         )

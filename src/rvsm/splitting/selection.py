@@ -1,4 +1,4 @@
-"""Choose which groups of weights go, so that a target is met to one group."""
+"""Choose which groups of weights to remove, so that a target is met to within one group."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Candidates:
-    """The groups of one layer that could go, smallest first.
+    """The groups of one layer that can be removed, smallest first.
 
     Attributes:
         magnitudes: the magnitudes of the groups, sorted.
-        cost: what a group counts against the target, in weights or multiplications; an array of the cost of the n
-            smallest groups, n = 0, 1, …, where groups differ.
-        limit: how many may go at most, so that the layer stays alive.
+        cost: what a group counts towards the target, in weights or multiplications; if groups differ, an array with the
+            cost of the n smallest groups, n = 0, 1, ….
+        limit: how many can be removed at most, so that the layer stays alive.
 
     """
 
@@ -27,7 +27,7 @@ class Candidates:
 
     @classmethod
     def of(cls, magnitudes: Tensor, cost: Tensor, kept: int) -> "Candidates":
-        """Sort the groups of a layer, of which at least so many will stay."""
+        """Sort the groups of a layer, of which at least ``kept`` stay."""
         values = magnitudes.flatten()
         limit = len(values) - kept
         if cost.numel() == 1:
@@ -46,21 +46,22 @@ class Candidates:
         return self.cost * count if isinstance(self.cost, float) else float(self.cost[count])
 
     def count_for(self, cost: float) -> int:
-        """Return how many of the smallest groups come closest to a cost."""
+        """Return the number of smallest groups whose cost is closest to a given one."""
         if isinstance(self.cost, float):
             return min(max(round(cost / self.cost), 0), len(self.magnitudes))
         return int(np.abs(self.cost - cost).argmin())
 
     def below(self, threshold: float, *, inclusive: bool) -> int:
-        """Return how many groups a threshold takes, up to the limit."""
-        # In the type of the magnitudes, for NumPy would convert all of them to that of the threshold.
+        """Return how many groups a threshold removes, up to the limit."""
+        # In the type of the magnitudes; otherwise NumPy would convert all of them to that of the threshold.
         exact = self.magnitudes.dtype.type(threshold)
         return min(int(self.magnitudes.searchsorted(exact, side="right" if inclusive else "left")), self.limit)
 
     def cutoff(self, count: int, wanted: float | None = None) -> float:
-        """Return a threshold that takes the ``count`` smallest groups, and lets the next one survive a rounding.
+        """Return a threshold that removes the ``count`` smallest groups, and keeps the next one despite rounding.
 
-        It is the ``wanted`` one if that takes them; else as near to it as can be; without a wish, between the two.
+        It is ``wanted`` if that removes exactly these groups, otherwise the closest threshold that does. By default it
+        lies halfway between the last removed group and the next one.
         """
         if count == 0:
             return 0.0
@@ -73,9 +74,9 @@ class Candidates:
 
 
 def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], float]:
-    """Return how many groups of each layer one common threshold takes, so that the cost of all is ``target``; and it.
+    """Return how many groups of each layer one common threshold removes for a total cost of ``target``, and it.
 
-    Groups that tie at the threshold are taken in the order of the layers until the target is met.
+    Groups that tie at the threshold are removed in the order of the layers until the target is met.
     """
     low, high = 0.0, max((float(layer.magnitudes[-1]) for layer in layers), default=0.0)
 
@@ -97,7 +98,7 @@ def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], fl
 
 
 def smallest(magnitudes: Tensor, count: int) -> Tensor:
-    """Return a mask of exactly ``count`` smallest entries; of those that tie, the first ones.
+    """Return a mask of exactly the ``count`` smallest entries; among ties, the first ones.
 
     >>> smallest(torch.tensor([3.0, 1.0, 1.0, 2.0]), 1)
     tensor([False,  True, False, False])

@@ -1,4 +1,4 @@
-"""What a method's state says of its layers, and whether a saved one fits."""
+"""The part of a method's state that describes its layers, and the check that a saved state fits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ _AWAY = "w"
 """The kind of memory under which w is saved while the model holds v."""
 
 _BEFORE = {"gradient": "w", "pull": "None"}
-"""What was so, before there was a choice."""
+"""Implicit values from before these options existed."""
 
 
 def of_layers(method: str, settings: Mapping[str, str], layers: Layers) -> dict[str, Any]:
-    """Return the part of a state by which it is recognised, with the λ, β and memory of each layer."""
+    """Return the part of a state that identifies it, with the λ, β and memory of each layer."""
     away = {layer.name: layer.away for layer in layers if layer.away is not None}
     memory: dict[str, dict[str, Tensor]] = {**layers.memory, **({_AWAY: away} if away else {})}
     return {
@@ -44,27 +44,27 @@ def of_layers(method: str, settings: Mapping[str, str], layers: Layers) -> dict[
 def check(
     saved: Mapping[str, Any], method: str, settings: Mapping[str, str], layers: Sequence[Layer], keeps: Sequence[str]
 ) -> None:
-    """Raise, before anything is changed, if a saved state is not of this method, these options and these layers."""
+    """Raise, before anything is changed, if a saved state is from another method, other options or other layers."""
     _check_shape(saved, method)
     if saved["format"] != _FORMAT:
         raise ValueError(
-            f"expected a state of format {_FORMAT} but got {saved['format']!r}; use the rvsm that wrote it"
+            f"expected a state of format {_FORMAT} but got {saved['format']!r}; use the rvsm version that wrote it"
         )
     if saved["method"] != method:
-        raise ValueError(f"expected the state of a method {method!r} but got that of {saved['method']!r}")
+        raise ValueError(f"expected a state of the method {method!r} but got one of {saved['method']!r}")
     ours, theirs = {layer.name: layer for layer in layers}, saved["layers"]
     missing, unexpected = sorted(ours.keys() - theirs.keys()), sorted(theirs.keys() - ours.keys())
     if missing or unexpected:
         raise ValueError(
-            "the state is of another model or another selection of layers:"
+            "the state is from another model or another selection of layers:"
             f" missing {', '.join(missing) or 'none'}; unexpected {', '.join(unexpected) or 'none'}"
         )
     targeted = settings.get("budget", "None") != "None"
     for name, layer in ours.items():
         if list(theirs[name]["shape"]) != list(layer.parameter.shape):
             raise ValueError(
-                f"the state's {name!r} has shape {theirs[name]['shape']} but the model's has"
-                f" {list(layer.parameter.shape)}"
+                f"{name!r} has shape {theirs[name]['shape']} in the state but"
+                f" {list(layer.parameter.shape)} in the model"
             )
         own = {"penalty": repr(layer.template), "groups": repr(layer.groups), "sparsity": layer.sparsity}
         for option, value in own.items():
@@ -87,7 +87,7 @@ def restore(saved: Mapping[str, Any], layers: Sequence[Layer]) -> None:
 
 
 def _check_shape(saved: Any, method: str) -> None:
-    """Raise unless a state has all its parts, each of the right kind."""
+    """Raise unless a state has all its entries, each of the right type."""
     kinds: dict[str, type] = {
         "format": int,
         "method": str,
@@ -113,43 +113,43 @@ def _check_shape(saved: Any, method: str) -> None:
             or any(key not in entry for key in keys)
             or entry["trained"] not in (True, False)
         ):
-            raise ValueError(f"the state's entry of {name!r} is damaged; it should have {', '.join(keys)}")
+            raise ValueError(f"the state's entry for {name!r} is damaged; it should contain {', '.join(keys)}")
     if saved["step"] < 0:
         raise ValueError(f"the state's step must be ≥ 0 but is {saved['step']}")
 
 
 def _check_numbers(entry: Mapping[str, Any], layer: Layer, *, lam_follows: bool) -> None:
-    """Raise unless λ and β are numbers, or missing where a training chooses them or fixed zeros leave no use."""
+    """Raise unless λ and β are numbers, or missing because training sets them or fixed zeros make them unused."""
     lam = None if layer.penalty is None else layer.penalty.lam
     for key, ours, may_lack in (("beta", layer.beta, layer.rate is not None), ("lam", lam, lam_follows)):
         value = entry[key]
         missing = value is None and (ours is None or may_lack)
         if not missing and not (isinstance(value, float | int) and 0 < value < float("inf")):
-            raise ValueError(f"the state's {key} of {layer.name!r} must be > 0 and finite but is {value!r}")
+            raise ValueError(f"the state's {key} for {layer.name!r} must be > 0 and finite but is {value!r}")
 
 
 def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer], keeps: Sequence[str]) -> None:
     for kind, kept in saved["memory"].items():
         if kind not in (*keeps, _AWAY) or not isinstance(kept, Mapping) or not kept.keys() <= layers.keys():
-            raise ValueError(f"the state's memory {kind!r} is not that of these layers")
+            raise ValueError(f"the state's memory {kind!r} does not belong to these layers")
         for name, value in kept.items():
             if not torch.is_tensor(value) or value.shape != layers[name].parameter.shape:
                 raise ValueError(
-                    f"the state's {kind} of {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
+                    f"the state's {kind} for {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
                 )
     if len({frozenset(saved["memory"].get(kind, ())) for kind in keeps}) > 1:
-        raise ValueError(f"the state's memory must have {' and '.join(keeps)} of the same layers")
+        raise ValueError(f"the state's memory must have {' and '.join(keeps)} for the same layers")
     for name, packed in saved["support"].items():
         bits = layers[name].parameter.numel() if name in layers else -1
         if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:
-            raise ValueError(f"the state's support of {name!r} does not have one bit for each of its weights")
+            raise ValueError(f"the state's support for {name!r} does not have one bit per weight")
     if saved["finalized"] and not saved["support"]:
-        raise ValueError("the state is of a finalized method but has no support; it is damaged")
+        raise ValueError("the state is damaged: it is from a finalized method but has no support")
 
 
 def _require_same(option: str, theirs: object, ours: object) -> None:
     if theirs != ours:
         raise ValueError(
-            f"the state was made with another {option}: {theirs}, but here it is {ours}; construct the method with the"
-            " same arguments"
+            f"the state was saved with a different {option}: {theirs}, but here it is {ours}; construct the method"
+            " with the same arguments"
         )

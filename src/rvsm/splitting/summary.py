@@ -1,4 +1,4 @@
-"""What a method says about itself: its layers, measured, and one line for a notebook."""
+"""Statistics of a method's layers, and its one-line representation for notebooks."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -54,7 +54,7 @@ def _row(layer: Layer, u: Tensor, threshold: float) -> LayerStatistics:
 def describe(
     kind: str, layers: Sequence[Layer], budget: Budget | None, state: str, statistics: Statistics | None
 ) -> str:
-    """Return the method, its penalty, its target, its state, its layers and their zeros, as far as there are any."""
+    """Return one line with the method, its penalty, target, state, layers and zeros, as far as available."""
     weights = sum(layer.w.numel() for layer in layers)
     parts = [
         *_penalties(layers, named=budget is not None),
@@ -67,7 +67,7 @@ def describe(
 
 
 def _penalties(layers: Sequence[Layer], *, named: bool) -> Iterator[str]:
-    """Yield the penalties, each once; by name alone where a budget sets their λ."""
+    """Yield each penalty once; only its name if a budget sets its λ."""
     penalties = (layer.template for layer in layers if layer.template is not None)
     yield from dict.fromkeys(type(penalty).__name__ if named else repr(penalty) for penalty in penalties)
 

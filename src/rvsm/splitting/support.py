@@ -1,9 +1,9 @@
 """The fixed support: zeros that stay zero.
 
-One mechanism serves healing, `finalize` and fine-tuning. The gradients of the zeros are masked, by hooks on the
-parameters, so that clipping and momentum do not see them; and after each step of any optimizer that trains such a
-parameter, whichever it is and whenever it was made, the zeros are written again. The second alone would keep them; the
-first keeps the rest of the training clean.
+One mechanism serves healing, `finalize` and fine-tuning. Hooks on the parameters mask the gradients of the zeros, so
+that clipping and momentum do not see them. After each step of any optimizer that trains such a parameter, no matter
+when the optimizer was created, the zeros are written again. The second measure alone would keep the zeros; the first
+keeps them from affecting the rest of the training.
 """
 
 import warnings
@@ -32,14 +32,14 @@ class _Hold:
 
 
 _holds: MutableMapping[Tensor, list[_Hold]] = WeakTensorKeyDictionary()
-"""Every parameter that is held, anywhere in the process, and how, once for each who holds it."""
+"""Every parameter in the process with held zeros, and its holds, one for each support."""
 
 
 class Support:
     """Holds chosen weights of some parameters at zero until `remove` is called."""
 
     def __init__(self, zeros: Iterable[tuple[str, Tensor, Tensor]]) -> None:
-        """Zero the weights and begin to hold them; ``zeros`` are (name, parameter, mask of zeros)."""
+        """Zero the weights and start holding them; ``zeros`` are (name, parameter, mask of zeros)."""
         self._held = {name: (w, _hold(w, mask)) for name, w, mask in zeros}
         _watch_optimizers()
 
@@ -59,24 +59,24 @@ class Support:
             found = list(parameters[name].shape) if name in parameters else "none of that name"
             if found != list(mask.shape):
                 raise ValueError(
-                    f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; give a copy or"
+                    f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; pass a copy or"
                     " an average of the sparsified model"
                 )
         overwrite((parameters[name], self.applied(name, parameters[name].detach())) for name in self.masks)
 
     def packed(self) -> dict[str, Tensor]:
-        """Return the mask of zeros of each parameter, a bit for each weight."""
+        """Return the mask of zeros of each parameter, with one bit per weight."""
         return {name: pack(mask) for name, mask in self.masks.items()}
 
     def clear_momentum(self, optimizer: Optimizer) -> None:
-        """Clear what an optimizer remembers of the zeros."""
+        """Clear the optimizer state of the zeros."""
         for w, hold in self._held.values():
             for state in optimizer.state.get(w, {}).values():
                 if torch.is_tensor(state) and state.shape == w.shape:
                     state.masked_fill_(hold.mask.to(state.device), 0)
 
     def remove(self) -> None:
-        """Let the weights go."""
+        """Stop holding the weights."""
         for w, hold in self._held.values():
             _let_go(w, [hold])
 
@@ -84,10 +84,10 @@ class Support:
 def keep_zeros(
     model: nn.Module | Named, *, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
 ) -> Support:
-    """Keep the weights that are exactly zero at zero while the model trains on.
+    """Keep the weights that are exactly zero at zero while the model continues training.
 
-    For a finalized model that was reloaded or copied: hooks travel with neither. The selection of weights is that of
-    the sparsifiers. Returns a handle whose ``remove()`` lets the weights go.
+    Use it for a finalized model that was reloaded or copied, since neither preserves hooks. The weights are selected as
+    by the sparsifiers. Returns a handle whose ``remove()`` releases the weights.
 
     >>> layer = nn.Linear(2, 1, bias=False)
     >>> layer.weight.data = torch.tensor([[0.0, 1.0]])
@@ -99,7 +99,7 @@ def keep_zeros(
     zeros = [(layer.name, layer.w, layer.w.detach() == 0) for layer in select(model, include, exclude)]
     if not any(mask.any() for _, _, mask in zeros):
         warnings.warn(
-            "keep_zeros found no zero to keep; finalize() the model first, or, if this is a copy or an average of"
+            "keep_zeros found no zeros to keep; finalize() the model first, or, if this is a copy or an average of"
             " a sparsified model, write the zeros into it with sparsifier.apply_zeros(copy)",
             stacklevel=2,
         )
@@ -112,13 +112,13 @@ def is_held(w: Tensor) -> bool:
 
 
 def let_go(parameters: Iterable[Tensor]) -> None:
-    """Let all zeros of some parameters go, whoever holds them."""
+    """Release all zeros of some parameters, whoever holds them."""
     for w in parameters:
         _let_go(w, _holds.get(w, []))
 
 
 def pack(mask: Tensor) -> Tensor:
-    """Return a boolean mask as bytes of eight entries each.
+    """Return a boolean mask as bytes with eight entries each.
 
     >>> pack(torch.tensor([True, False, True]))
     tensor([160], dtype=torch.uint8)
@@ -127,18 +127,18 @@ def pack(mask: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor, like: Tensor) -> Tensor:
-    """Return the mask that `pack` packed, in the shape, memory order and device of ``like``."""
+    """Return the mask that `pack` packed, with the shape, memory order and device of ``like``."""
     bits = np.unpackbits(packed.cpu().numpy(), count=like.numel()).astype(bool)
     return torch.empty_like(like, dtype=torch.bool).copy_(torch.from_numpy(bits).view(like.shape))
 
 
 @torch.no_grad()
 def _hold(w: Tensor, mask: Tensor) -> _Hold:
-    """Zero the weights under a mask, and register that and how they are held."""
+    """Zero the weights under a mask, and register the hold."""
     w.masked_fill_(mask.to(w.device), 0)
     mask_gradient = _gradient_mask(mask)
     mask_gradient(w)
-    # A frozen parameter takes no hook, but keeps one: it has to be there when the parameter is unfrozen.
+    # A frozen parameter accepts no hook but keeps an existing one, which is needed when it is unfrozen.
     trains = w.requires_grad
     w.requires_grad_(True)
     hold = _Hold(mask, w.register_post_accumulate_grad_hook(mask_gradient))  # type: ignore[no-untyped-call]
@@ -165,7 +165,7 @@ def _gradient_mask(mask: Tensor) -> Callable[[Tensor], None]:
         if w.grad is None:
             return
         gradient, zeros = w.grad, mask.to(w.grad.device)
-        if gradient.is_sparse:  # that of an embedding, perhaps: it has the rows that were used
+        if gradient.is_sparse:  # for example that of an embedding, which contains only the rows that were used
             gradient, zeros = gradient._values(), zeros[tuple(gradient._indices())]
         # Not a product: a gradient that overflowed would leave NaN at a weight that has no gradient.
         gradient.masked_fill_(zeros, 0)
@@ -185,6 +185,6 @@ _watching: list[RemovableHandle] = []
 
 
 def _watch_optimizers() -> None:
-    """Write the zeros after every optimizer's steps, from the first support on."""
+    """Write the zeros after the steps of every optimizer, starting with the first support."""
     if not _watching:
         _watching.append(register_optimizer_step_post_hook(_write_zeros))

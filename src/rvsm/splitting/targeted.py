@@ -1,4 +1,4 @@
-"""Methods that can be given a target sparsity."""
+"""Methods that accept a target sparsity."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from rvsm.splitting.options import as_budget
 
 
 class Targeted(Method):
-    """A method whose sparsity at the end can be chosen.
+    """A method whose final sparsity can be chosen.
 
     Args:
-        sparsity: the fraction of zeros over the sparsified weights at the end; needs ``steps``.
+        sparsity: the final fraction of zeros among the sparsified weights; requires ``steps``.
         steps: the number of optimizer steps of the whole training.
         budget: the target with all its options, instead of ``sparsity`` and ``steps``.
 
@@ -26,12 +26,12 @@ class Targeted(Method):
         super().__post_init__()
 
     def layer_options(self) -> dict[str, Any]:
-        """Return the target of single layers, where there is one for all."""
+        """Add the sparsity of single layers, if there is a global target."""
         return {**super().layer_options(), **({} if self.budget is None else {"sparsity": None})}
 
     @property
     def target(self) -> Budget:
-        """The budget, for methods that cannot do without."""
+        """The budget, for methods that require one."""
         if self.budget is None:
             raise ValueError(f"{type(self).__name__} needs sparsity= and steps=, or budget=")
         return self.budget

@@ -1,4 +1,4 @@
-"""What is chosen together: the groups of one layer, or those that several layers share."""
+"""Units of selection: the groups of one layer, or the groups that several layers share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from rvsm.splitting.layers import Layer
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Layers whose groups are the same: one alone, or all those of a coupling."""
+    """Layers that have the same groups: a single layer, or all layers of a coupling."""
 
     layers: tuple[Layer, ...]
 
     @property
     def first(self) -> Layer:
-        """One of the layers, for what they have in common: the penalty, the target, the kind of groups."""
+        """The first layer, for the options that all share: the penalty, the target, the kind of groups."""
         return self.layers[0]
 
     @property
     def name(self) -> str:
-        """What an error calls it."""
+        """The name to use in error messages."""
         others = len(self.layers) - 1
         return repr(self.first.name) + (f" and {others} parameters coupled with it" if others else "")
 
@@ -33,7 +33,7 @@ class Unit:
         return sum(layer.w.numel() for layer in self.layers)
 
     def magnitudes(self, at: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the magnitudes of the groups, at w or at other weights of the layers."""
+        """Return the magnitudes of the groups, at w or at other given weights."""
         ws = [layer.w.detach() for layer in self.layers] if at is None else at
         if self.first.coupling is None:
             return self.first.magnitudes(ws[0])
@@ -41,11 +41,11 @@ class Unit:
         return (squares / self.sizes().to(squares) if self.first.groups.weighted else squares).sqrt()
 
     def sizes(self) -> Tensor:
-        """Return the number of weights of each group, broadcastable to the shape of the magnitudes."""
+        """Return the number of weights in each group, broadcastable to the shape of the magnitudes."""
         return self.costs(lambda _: 1)
 
     def costs(self, of: Callable[[Layer], float]) -> Tensor:
-        """Return the cost of each group, given that of a weight of each layer."""
+        """Return the cost of each group, given the cost per weight of each layer."""
         if self.first.coupling is None:
             return self.first.group_sizes().double() * of(self.first)
         return self._sum(
@@ -54,19 +54,19 @@ class Unit:
         )
 
     def cost(self, of: Callable[[Layer], float]) -> float:
-        """Return the cost of a weight, given that of each layer: their mean."""
+        """Return the mean cost per weight, given the cost per weight of each layer."""
         if len(self.layers) == 1:
             return of(self.first)
         return sum(layer.w.numel() * of(layer) for layer in self.layers) / self.weights
 
     def deviation(self) -> float:
-        """Return the standard deviation of the weights; 1 if there is none."""
+        """Return the standard deviation of the weights; 1 if it is zero or undefined."""
         ws = [layer.w.detach() for layer in self.layers]
         w = ws[0] if len(ws) == 1 else torch.cat([w.flatten() for w in ws])
         return (float(w.std()) or 1.0) if w.numel() > 1 else 1.0
 
     def spread(self, values: Tensor) -> dict[str, Tensor]:
-        """Give each weight the value of its group, by the names of the layers."""
+        """Return the value of its group for each weight, by layer name."""
         return {layer.name: layer.spread(layer.part(values)) for layer in self.layers}
 
     def penalty_value(self, us: Sequence[Tensor]) -> float:
@@ -76,7 +76,7 @@ class Unit:
         return float(Grouped(self.first.penalty, self.first.groups).value_at(self.magnitudes(us), self.sizes()))
 
     def _sum(self, parts: Iterable[Tensor]) -> Tensor:
-        """Add what the layers say of their parts of the groups."""
+        """Sum the contributions of the layers to the shared groups."""
         assert self.first.coupling is not None
         total: Tensor | None = None
         for layer, part in zip(self.layers, parts, strict=True):
@@ -89,7 +89,7 @@ class Unit:
 
 
 def units(layers: Iterable[Layer]) -> list[Unit]:
-    """Return the layers, with those together that share their groups, each where its first layer was."""
+    """Return the layers as units: layers that share groups form one unit, at the position of the first."""
     together: dict[int, list[Layer]] = {}
     for layer in layers:
         together.setdefault(id(layer if layer.coupling is None else layer.coupling), []).append(layer)
@@ -97,7 +97,7 @@ def units(layers: Iterable[Layer]) -> list[Unit]:
 
 
 def measure_couplings(layers: Iterable[Layer]) -> None:
-    """Measure the groups that several layers share, at the present w."""
+    """Measure the groups that several layers share, at the current w."""
     for unit in units(layers):
         if unit.first.coupling is not None:
             unit.first.coupling.magnitudes = unit.magnitudes()

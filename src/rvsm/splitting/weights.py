@@ -1,4 +1,4 @@
-"""The weights of torch's modules: which they are, how they come about, and which cannot be sparsified."""
+"""The weights of torch's modules: their names, how they are computed, and which cannot be sparsified."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,13 +20,13 @@ _REMOVE = (
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the module inside a wrapper that compiles, parallelizes or averages it, whose names a user knows."""
+    """Return the module inside a wrapper that compiles, parallelizes or averages it; its names are the user's."""
     *_, innermost = inside(model)
     return innermost
 
 
 def inside(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield a module, and what is inside it as long as it is such a wrapper."""
+    """Yield a module and, as long as it is such a wrapper, the module inside it."""
     yield model
     if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
         yield from inside(inner)
@@ -35,12 +35,12 @@ def inside(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def weight_names(module: nn.Module) -> list[str]:
-    """Return the names of a module's weights by the rule of types, whether they are parameters or computed."""
+    """Return the names of a module's weights, by its type, whether they are parameters or computed."""
     if isinstance(module, _ConvNd | nn.Linear) or is_transposed_linear(module):
         return ["weight"]
     if isinstance(module, nn.MultiheadAttention):
         return ["in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"]
-    if isinstance(module, nn.RNNBase):  # from input and hidden, and the projection; of each layer and direction
+    if isinstance(module, nn.RNNBase):  # input, hidden and projection weights of each layer and direction
         return [name for name in module._flat_weights_names if name.startswith("weight")]
     if isinstance(module, nn.RNNCellBase):
         return ["weight_ih", "weight_hh"]
@@ -48,7 +48,7 @@ def weight_names(module: nn.Module) -> list[str]:
 
 
 def warn_of_computed(name: str) -> None:
-    """Warn that a weight that the rule of types selects is not sparsified, since it is not a parameter."""
+    """Warn that a weight of a selected type is not sparsified, since it is not a parameter."""
     warn(
         f"{name!r} is computed from other parameters (weight_norm, spectral_norm, prune, …) and is not sparsified;"
         f" {_REMOVE}"
@@ -61,19 +61,18 @@ def computes_weights(module: nn.Module) -> bool:
 
 
 def require_no_directions(model: nn.Module, names: Iterable[str]) -> None:
-    """Raise if one of the named parameters is the direction v of a weight norm w = g·v/‖v‖, rows of which may not be 0.
+    """Raise if one of the named parameters is the direction v of a weight norm w = g·v/‖v‖, whose rows must not be 0.
 
-    g may be sparsified: its zeros are rows of zeros in w.
+    g can be sparsified: its zeros are zero rows of w.
     """
     if found := sorted(set(names) & set(_directions(model))):
         raise ValueError(
-            f"{found[0]!r} is the direction v of a weight norm w = g·v/‖v‖, and a row of v that is zero makes w NaN;"
-            f" {_REMOVE}"
+            f"{found[0]!r} is the direction v of a weight norm w = g·v/‖v‖, and a zero row of v makes w NaN; {_REMOVE}"
         )
 
 
 def _directions(model: nn.Module) -> Iterator[str]:
-    """Yield the names of the directions, of both kinds of weight norm that torch has."""
+    """Yield the names of the directions, for both kinds of weight norm in torch."""
     for prefix, module in model.named_modules(remove_duplicate=False):
         before = f"{prefix}." if prefix else ""
         yield from (f"{before}{hook.name}_v" for hook in module._forward_pre_hooks.values() if type(hook) is WeightNorm)
@@ -82,12 +81,12 @@ def _directions(model: nn.Module) -> Iterator[str]:
 
 
 def require_whole(name: str, w: Tensor) -> None:
-    """Raise for shards: a DTensor, or what FullyShardedDataParallel makes of a parameter, which it marks."""
+    """Raise for shards: a DTensor, or a parameter that FullyShardedDataParallel has flattened and marked."""
     if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
         kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
         raise ValueError(
-            f"{name!r} is a {kind}, of which this process holds only a part, and a threshold needs the quantiles"
-            " of all; train with DistributedDataParallel instead of FSDP"
+            f"{name!r} is a {kind}, so this process holds only a part of it, but a threshold needs the quantiles of"
+            " the whole tensor; train with DistributedDataParallel instead of FSDP"
         )
 
 
@@ -101,20 +100,20 @@ def require_values(name: str, w: Tensor) -> None:
 
 
 def require_dense_gradient(name: str, gradient: Tensor | None) -> None:
-    """Raise if a pull, which is of all weights, cannot be added to a gradient of a few."""
+    """Raise if the gradient is sparse, because the pull acts on all weights and cannot be added to it."""
     if gradient is not None and gradient.layout != torch.strided:
         raise ValueError(
-            f"{name!r} has a sparse gradient, to which decoupled=False cannot add the pull of all its weights; leave"
-            " the pull decoupled, or make the embedding with sparse=False"
+            f"{name!r} has a sparse gradient, but decoupled=False must add the pull of all its weights to it; leave"
+            " the pull decoupled, or construct the embedding with sparse=False"
         )
 
 
 def require_trainable(name: str, w: Tensor) -> None:
-    """Raise for tensors that cannot be pulled: shards, shapes without values, and types too short for small steps."""
+    """Raise for tensors that cannot be pulled: shards, tensors without values, and types with too little precision."""
     require_whole(name, w)
     require_values(name, w)
     if w.is_complex():
-        raise ValueError(f"{name!r} is complex, and penalties are of real weights; leave it out with exclude=[...]")
+        raise ValueError(f"{name!r} is complex, but penalties need real weights; leave it out with exclude=[...]")
     if w.dtype not in (torch.float32, torch.float64):
         raise ValueError(
             f"{name!r} is {str(w.dtype).removeprefix('torch.')}, in which a pull of less than one part in 128 is"

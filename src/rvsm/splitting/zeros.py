@@ -1,4 +1,4 @@
-"""The zeros of a method's layers while they are fixed: in healing, in retraining and after the end."""
+"""The zeros of a method's layers while they are fixed: during healing or retraining, and after finalizing."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,7 +12,7 @@ from rvsm.splitting.support import Support, unpack
 
 
 class FixedZeros:
-    """Which weights are fixed at zero, if any are; those of a loaded state wait until there are weights to fix."""
+    """The weights that are fixed at zero, if any; zeros of a loaded state wait until the method is attached."""
 
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
@@ -29,10 +29,10 @@ class FixedZeros:
         return {} if self._support is None else self._support.masks
 
     def fix(self, masks: Mapping[str, Tensor], optimizer: Optimizer | None) -> None:
-        """Fix the weights under these masks at zero, and clear what the optimizer remembers of them.
+        """Fix the weights under these masks at zero, and clear their optimizer state.
 
-        Nothing is penalised or remembered any more. Zeros of layers that have no mask here, frozen ones perhaps, stay
-        fixed if they were. Without any masks, those that are fixed already are held in the present tensors.
+        From then on, nothing is penalised, and no memory is kept. Layers without a mask here, for example frozen ones,
+        keep zeros that were already fixed. Without any masks, existing zeros are held in the current tensors.
         """
         masks = {**self.masks, **masks}
         if self._support is not None:
@@ -47,7 +47,7 @@ class FixedZeros:
                 layer.penalty = layer.away = None
 
     def free(self) -> None:
-        """Let the zeros go: they may grow again."""
+        """Release the zeros, so that they can become non-zero again."""
         if self._support is not None:
             self._support.remove()
         self._support, self._awaiting = None, {}
@@ -59,7 +59,7 @@ class FixedZeros:
         self.resume(optimizer)
 
     def resume(self, optimizer: Optimizer | None) -> None:
-        """Hold the zeros in the present tensors, which may have changed or have just been attached."""
+        """Hold the zeros in the current tensors, which may have changed or have just been attached."""
         if self._support is not None:
             self.fix({}, optimizer)
         if self._awaiting and (attached := self._layers.attached):
@@ -68,32 +68,32 @@ class FixedZeros:
             self._awaiting = {}
 
     def packed(self) -> dict[str, Tensor]:
-        """Return the masks with a bit for each weight, for a state."""
+        """Return the masks with one bit per weight, for a saved state."""
         return dict(self._awaiting) if self._support is None else self._support.packed()
 
     def applied(self, layer: Layer) -> Tensor:
-        """Return a copy of a layer's w that is zero where zeros are fixed, whoever has written into it since."""
+        """Return a copy of a layer's w that is zero where zeros are fixed, even if other code has changed it since."""
         w = layer.w.detach()
         return w.clone() if self._support is None else self._support.applied(layer.name, w)
 
     def apply_to(self, model: nn.Module | Named) -> None:
         """Write the zeros into another model with the same names."""
         if self._support is None:
-            raise RuntimeError("no zeros are fixed yet; call apply_zeros in the phase 'heal', or after finalize()")
+            raise RuntimeError("no zeros are fixed yet; call apply_zeros during the phase 'heal', or after finalize()")
         self._support.apply_to(parameters_of(model))
 
 
 def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step: int) -> Iterator[str]:
-    """Say what of a network that is finalized now is not as one might expect."""
+    """Yield warnings about a network that is finalized now: what may differ from the user's expectations."""
     if budget is not None and step < budget.steps:
         yield (
             f"finalized at step {step} of {budget.steps}, in the phase {budget.phase(step)!r}: the sparsity is met, but"
-            " the weights were not trained for it to the end; train on, or give the budget the real number of steps"
+            " the weights were not fully trained for it; train longer, or give the budget the actual number of steps"
         )
     active = [layer.name for layer in layers.active]
     if idle := [layer.name for layer in layers.attached if layer.name not in active]:
         yield (
-            f"{len(idle)} of the weights are frozen or never had a gradient; they stay as they are and do not count:"
+            f"{len(idle)} of the weights are frozen or never had a gradient; they stay unchanged and do not count:"
             f" {', '.join(idle[:5])}"
         )
     settled = bool(zeros) and budget is not None and budget.has_settled(step)
@@ -105,6 +105,6 @@ def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step:
     if grown := sum(int((layer.w != zeros.applied(layer)).sum()) for layer in layers if zeros):
         yield (
             f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was loaded after"
-            " the zeros were fixed; they are set to zero now, without healing; train on, or load the sparsifier's"
-            " state_dict() that belongs to the weights"
+            " the zeros were fixed; they are now set to zero without healing. Continue training, or load the"
+            " sparsifier's state_dict() that belongs to the weights"
         )

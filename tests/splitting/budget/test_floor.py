@@ -57,7 +57,7 @@ def test_the_largest_feasible_target_is_named_and_works(still: Any, groups: str,
 def test_overrides_bound_the_target_from_both_sides(still: Any, sparsity: float) -> None:
     ws = {"a": torch.randn(10, 10), "b": torch.randn(10, 30)}
     options = {"penalty": "l0", "overrides": {"a": {"sparsity": 0.8}}}
-    with pytest.raises(ValueError, match=r"it can be from 0\.2 to 0\.9425;"):
+    with pytest.raises(ValueError, match=r"it must be between 0\.2 and 0\.9425;"):
         still(ws, rvsm.RVSM, budget=rvsm.Budget(sparsity, 10, floor=0.01), **options)
 
 
