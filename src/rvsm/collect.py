@@ -81,8 +81,8 @@ def by_name(records: Iterable[Record], where: str) -> dict[str, list[Record]]:
             known = sorted({str(value) for value in values if value is not None})
             if len(known) > 1:
                 raise ValueError(
-                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}), so they are not seeds of"
-                    " one experiment; collect one of them into another file, or train it under another name"
+                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}), so they are not"
+                    " seeds of one experiment; collect one of them into another file, or train it under another name"
                     " with --name"
                 )
     return runs

@@ -126,8 +126,8 @@ def _run_of(file: Path, run: Path | None) -> Run:
         return Run(file.parent if run is None else run)
     except ValueError as error:
         raise ValueError(
-            f"{file} holds neither the normalisation of the images nor the names of the classes; give the run that it was"
-            f" packed from with --run ({error})"
+            f"{file} holds neither the normalisation of the images nor the names of the classes; give the run that it"
+            f" was packed from with --run ({error})"
         ) from None
 
 

@@ -242,8 +242,8 @@ def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) ->
     (folder / "about.json").write_text(json.dumps({**about, "threads": 1000}))
     text = go_on(folder, digits)
     assert (
-        "the machine or versions differ from those at the start (threads 1000 → 1): the results will not be bit-identical"
-        in text
+        "the machine or versions differ from those at the start (threads 1000 → 1): the results will not be"
+        " bit-identical" in text
     )
 
 

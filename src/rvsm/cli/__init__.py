@@ -109,7 +109,7 @@ def _compare(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rvsm compare",
         usage="rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]",
-        description="Run what is missing and skip what is finished. Print and save a table with mean ± std, and write a page.",
+        description="Run what is missing and skip what is finished. Print and save a table with mean ± std and a page.",
         epilog="Other options apply to all files; rvsm train --help lists them.",
         allow_abbrev=False,
     )

@@ -33,8 +33,8 @@ def predict(words: list[str]) -> int:
     """Print the classes of images."""
     parser = _parser(
         "predict",
-        "Print the class and its probability for each image, with a finished run or a packed file. Images are cropped to"
-        " squares, scaled and normalised as in the run.",
+        "Print the class and its probability for each image, with a finished run or a packed file. Images are cropped"
+        " to squares, scaled and normalised as in the run.",
     )
     parser.add_argument("images", nargs="+", type=path, metavar="IMAGE", help="image files")
     options = parser.parse_args(words)

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from rvsm.config.sections import CHOICES, PLAIN, takes
 
 NO_TARGET = (
-    "the method needs to know how many zeros you want: give a target sparsity, --budget.sparsity 0.9 (rvsm, magnitude, acdc), or"
-    " a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+    "the method needs to know how many zeros you want: give a target sparsity, --budget.sparsity 0.9 (rvsm,"
+    " magnitude, acdc), or a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
 )
 
 

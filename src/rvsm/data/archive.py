@@ -23,7 +23,8 @@ class Member(NamedTuple):
         """Return the contents; this is fast before the next member is requested."""
         if self.entry.size > _MOST_BYTES:
             raise ValueError(
-                f"{self.path} in {self.source} has {self.entry.size} bytes, more than {_MOST_BYTES}; remove it from the archive"
+                f"{self.path} in {self.source} has {self.entry.size} bytes, more than {_MOST_BYTES}; remove it from"
+                " the archive"
             )
         with _explained(self.source):
             file = self.archive.extractfile(self.entry)

@@ -79,8 +79,8 @@ class Batches:
         self._shift = (-torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1) / deviations).float().to(self.device)
         if not len(self):
             raise ValueError(
-                f"{len(images)} images are too few for a batch of {batch_size}; give more images, a smaller batch_size or"
-                " drop_last=False"
+                f"{len(images)} images are too few for a batch of {batch_size}; give more images, a smaller"
+                " batch_size or drop_last=False"
             )
 
     def __len__(self) -> int:

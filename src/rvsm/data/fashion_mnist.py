@@ -27,8 +27,9 @@ class FashionMNIST:
         folder = _DEBIAN if self.path is None else Path(self.path).expanduser()
         if not folder.is_dir():
             raise ValueError(
-                f"there is no folder {folder} with Fashion-MNIST; on Debian: apt install dataset-fashion-mnist; elsewhere, get the four"
-                " *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and give their folder as path"
+                f"there is no folder {folder} with Fashion-MNIST; on Debian: apt install dataset-fashion-mnist;"
+                " elsewhere, get the four *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and give"
+                " their folder as path"
             )
         return Dataset(_part(folder, "train"), _part(folder, "t10k"), _CLASSES, "Fashion-MNIST")
 

@@ -94,8 +94,8 @@ class Folder:
             )
         if (lightest := max(int(part.images.max()) for part in parts)) < _DARK:
             warnings.warn(
-                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; in files with 16 bits,"
-                " white is assumed to be 65535, so save images that use fewer bits with 8",
+                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; in files with 16"
+                " bits, white is assumed to be 65535, so save images that use fewer bits with 8",
                 stacklevel=3,
             )
 

@@ -33,7 +33,8 @@ def read_idx(path: Path, dimensions: int) -> Tensor:
             if magic != bytes([0, 0, 8, dimensions]):
                 raise ValueError(
                     f"{path} must begin with the bytes 0 0 8 {dimensions}, as IDX files of bytes in {dimensions}"
-                    f" dimensions do, but begins with {' '.join(map(str, magic)) or 'nothing'}; check that it is the right file"
+                    f" dimensions do, but begins with {' '.join(map(str, magic)) or 'nothing'}; check that it is the"
+                    " right file"
                 )
             header = file.read(4 * dimensions)
             if len(header) < 4 * dimensions:

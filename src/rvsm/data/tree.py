@@ -65,7 +65,8 @@ def in_folder(root: Path) -> list[Entry]:
             files = sorted(_image_files(kind))
             if not files:
                 raise ValueError(
-                    f"{kind} has no images; each folder is a class and must have files {_suffixes()}; add images or remove it"
+                    f"{kind} has no images; each folder is a class and must have files {_suffixes()}; add images or"
+                    " remove it"
                 )
             entries += [Entry(part, kind.name, file.relative_to(kind).as_posix(), file) for file in files]
     return entries

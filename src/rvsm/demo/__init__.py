@@ -49,9 +49,9 @@ def _explanation(runs: Sequence[Run]) -> str:
     images = (runs[0].result() or {}).get("test_images", 0)
     point = 100 / max(images, 1)
     return (
-        f"w: the weights at the end of training. u: the sparse network. It is packed into a file and run with one thread"
-        f" on batches of {_BATCH}; speed is relative to the faster of {' and '.join(BASELINES)}. One of the {images}"
-        f" test images is {point:.2f} points."
+        "w: the weights at the end of training. u: the sparse network, packed into a file and run with one thread on"
+        f" batches of {_BATCH}. Speed is relative to the faster of {' and '.join(BASELINES)}. One of the {images} test"
+        f" images is {point:.2f} points."
     )
 
 

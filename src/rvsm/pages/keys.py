@@ -95,9 +95,7 @@ def height(keys: Sequence[Key], width: float) -> float:
 def draw(canvas: Canvas, keys: Sequence[Key]) -> None:
     """Draw a legend below everything else."""
     names = ["\n".join(_lines(key)).replace("$", r"\$") for key in keys]
-    shown = [
-        f" {name}" if name.startswith("_") else name for name in names
-    ]  # matplotlib hides names that begin with an underscore
+    shown = [f" {name}" if name.startswith("_") else name for name in names]  # an underscore would hide it
     ncols = columns(keys, canvas.get_figwidth())
     canvas.legend([key.handle() for key in keys], shown, loc="outside lower center", ncols=ncols, fontsize=9)
 

@@ -71,9 +71,7 @@ def _stairs(patch: Any) -> dict[str, Any] | None:
 def _series(artist: Line2D | StepPatch, colour: str, x: Any, y: Any) -> dict[str, Any] | None:
     name = str(artist.get_label())
     known = np.isfinite(x) & np.isfinite(y)
-    if (
-        name.startswith("_") or not known.any() or len(x) > _MOST
-    ):  # matplotlib gives artists without a label names such as "_…"
+    if name.startswith("_") or not known.any() or len(x) > _MOST:  # matplotlib names artists without a label "_…"
         return None
     return {
         "name": name.strip(),

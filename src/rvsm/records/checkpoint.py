@@ -38,14 +38,7 @@ def load(path: Path) -> Tree:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-    except (
-        SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        KeyError,
-    ) as error:  # unknown dtypes, for example
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # unknown dtypes
         raise DamagedError(f"{path} cannot be read: {error}") from None
     if about.get("format") != _FORMAT:
         raise DamagedError(f"{path} is not a checkpoint of this version: its format is {about.get('format')!r}")

@@ -132,7 +132,7 @@ class Runtime:
         return max((t.batch for t in self.engines), default=None)
 
     def speedup(self, batch: int | None) -> tuple[float, str] | None:
-        """Return how many times faster the packed network is than the fastest other engine, and the name of that engine."""
+        """Return how many times faster the packed network is than the fastest other engine, and which engine it is."""
         timings = [t for t in self.engines if t.batch == batch]
         ours = [t.milliseconds for t in timings if t.engine == OURS]
         others = [(t.milliseconds, t.engine) for t in timings if t.engine != OURS]

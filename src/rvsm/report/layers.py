@@ -30,8 +30,8 @@ def _told(there: Mapping[Configuration, Sequence[Sequence[Cell]]]) -> str:
     return (
         "Multiplications are counted for one image: a weight of a convolution is used at every position of its output."
         " The threshold is the last one before the zeros were fixed: smaller weights became zero"
-        f"{'; if weights are grouped, it applies to the norm of a group' if grouped else ''}. A method that keeps a fixed"
-        f" number of weights has no threshold.{seeds}"
+        f"{'; if weights are grouped, it applies to the norm of a group' if grouped else ''}. A method that keeps a"
+        f" fixed number of weights has no threshold.{seeds}"
     )
 
 

@@ -100,9 +100,7 @@ class Difference:
         spreads = [(100 * m.std, m.count) for m in (one, other) if m.std is not None]
         spread = hypot(*(std for std, _ in spreads)) if len(spreads) == 2 else None
         if not any(std for std, _ in spreads) or (spread is None and unknown is not None):
-            return cls(
-                points, spread, inf if unknown is None else unknown
-            )  # seeds that agree say nothing about other seeds
+            return cls(points, spread, inf if unknown is None else unknown)  # equal seeds say nothing about others
         if spread is None:
             ((std, count),) = spreads
             return cls(points, None, _student(count - 1) * std * sqrt(1 / one.count + 1 / other.count))

@@ -29,7 +29,8 @@ def writing(folder: Path, config: Config) -> Iterator[None]:
         raise ValueError(
             f"{folder} cannot be written to: {error.strerror or error}. "
             + (
-                f"Earlier work is not lost. Free some space or grant access, then continue with: {resuming(folder, config)}"
+                "Earlier work is not lost. Free some space or grant access, then continue with:"
+                f" {resuming(folder, config)}"
                 if there
                 else "Free some space, grant access, or choose another folder"
             )

@@ -153,7 +153,8 @@ def _refuse(config: Config, folder: Path) -> None:
     if run.result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
-        f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is in it"
+        f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is"
+        " in it"
     )
 
 
@@ -207,7 +208,7 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print lines as they are: no markup, since folders may have brackets in their names; no wrapping; escapes shown."""
+    """Print lines as they are: without markup, since names may have brackets, without wrapping, with escapes shown."""
     shown = "\n".join(map(printable, text.split("\n")))
     console.print(shown, style=style, highlight=False, markup=False, soft_wrap=True)
 

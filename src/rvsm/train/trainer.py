@@ -254,7 +254,8 @@ class Trainer:
         train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
         if not len(train):
             raise ValueError(
-                f"training.validation = {share} holds out all images and leaves none to train on; give a smaller fraction"
+                f"training.validation = {share} holds out all images and leaves none to train on; give a smaller"
+                " fraction"
             )
         self.moments = moments(train)
         batch = min(training.batch, len(train))

@@ -48,8 +48,8 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 2.8)
     return Figure(
         "channel-norms",
-        f"The norms of the output channels of {layer}, the layer with the most channels, sorted from largest to smallest:"
-        " the weights w before the threshold (solid), and the sparse network u after it (dashed)."
+        f"The norms of the output channels of {layer}, the layer with the most channels, sorted from largest to"
+        " smallest: the weights w before the threshold (solid), and the sparse network u after it (dashed)."
         f" A drop to zero at the right means that a channel is gone. {told}"
         f"{' RVSM and ADMM are shown side by side, as in the paper.' if both else ''}"
         f"{' The first of several seeds is shown.' if any(len(c.runs) > 1 for c in shown) else ''}"

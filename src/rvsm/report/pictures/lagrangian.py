@@ -44,8 +44,8 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
     size, phone = plot.sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
     return Figure(
         "lagrangian",
-        "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed. Its values can be compared only then,"
-        " and not between panels. The theorem says that it falls with the full gradient; here, f is the mean"
+        "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed. Its values can be compared only"
+        " then, and not between panels. The theorem says that it falls with the full gradient; here, f is the mean"
         f" loss over the batches of an epoch. {fell}.{plot.omitted(len(of))}",
         draw,
         size,

@@ -55,8 +55,8 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
     return Figure(
         "loss-and-learning-rate",
         "The loss on the training images, as a mean over the batches of an epoch"
-        f"{', the loss of the sparse network u on the validation images,' if validated else ','} and the learning rate at"
-        f" the end of each epoch{', which is the same for all' if same else ''}."
+        f"{', the loss of the sparse network u on the validation images,' if validated else ','} and the learning"
+        f" rate at the end of each epoch{', which is the same for all' if same else ''}."
         f"{_lowest(of['loss']) if several else ''}{plot.seeds(shown)}",
         draw,
         (plot.WIDE, 2.9),
