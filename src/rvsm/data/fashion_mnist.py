@@ -28,8 +28,8 @@ class FashionMNIST:
         if not folder.is_dir():
             raise ValueError(
                 f"there is no folder {folder} with Fashion-MNIST; on Debian: apt install dataset-fashion-mnist;"
-                " elsewhere, get the four *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and give"
-                " their folder as path"
+                " elsewhere, get the four *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and"
+                " give their folder as path"
             )
         return Dataset(_part(folder, "train"), _part(folder, "t10k"), _CLASSES, "Fashion-MNIST")
 
