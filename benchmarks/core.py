@@ -52,10 +52,10 @@ def methods() -> dict[str, Callable[[nn.Module], Method | None]]:
         "RVSM ℓ0": lambda model: rvsm.RVSM(model, rvsm.L0(lam=lam), beta=beta),
         "RVSM ℓ1": lambda model: rvsm.RVSM(model, rvsm.L1(lam=lam), beta=beta),
         "RVSM Tℓ1": lambda model: rvsm.RVSM(model, rvsm.TransformedL1(lam=lam), beta=beta),
-        "RVSM ℓ0, 93.7 % asked, gradient at w": lambda model: rvsm.RVSM(
+        "RVSM ℓ0, target 93.7 %, gradient at w": lambda model: rvsm.RVSM(
             model, "l0", sparsity=0.937, steps=STEPS, gradient="w"
         ),
-        "RVSM ℓ0, 93.7 % asked": lambda model: rvsm.RVSM(model, "l0", sparsity=0.937, steps=STEPS),
+        "RVSM ℓ0, target 93.7 %": lambda model: rvsm.RVSM(model, "l0", sparsity=0.937, steps=STEPS),
     }
 
 
@@ -163,7 +163,7 @@ def report(repeats: int) -> str:
         lines.append(f"| {name} | {1e3 * t:.2f} | {t / alone['SGD fused']:.2f} | {t / alone['SGD default']:.2f} |")
     lines += [
         "",
-        f"A budget's look at all weights takes {1e3 * look:.0f} ms and comes every {every} steps in a ramp of half of"
+        f"A budget reads all weights in {1e3 * look:.0f} ms, once every {every} steps in a ramp of half of"
         f" {STEPS} steps: {look / every / seconds:.4f} of a training step.",
         "",
         f"`import rvsm` adds {1e3 * import_seconds('rvsm', 9):.0f} ms to the start of Python;"

@@ -119,7 +119,7 @@ def test_other_options_of_one_name_are_refused(runs: list[Run], copy: Callable[.
         ({"layers": {"a": {"shape": [2.5], "density": 1}}}, "layers.a should have a shape"),
         ({"channel_norms": {"w": {"a": [-1.0]}}}, "channel_norms.w.a should be a list of numbers"),
         ({"channel_norms": {"w": 3}}, "channel_norms.w should be an object"),
-        ({"curve": {"epoch": [1], "gap": []}}, "columns of the curve should have one length"),
+        ({"curve": {"epoch": [1], "gap": []}}, "columns of the curve should have the same length"),
         ({"curve": {"epoch": ["x"]}}, "curve.epoch should be numbers"),
         ({"curve": {"gap": 3}}, "curve.gap should be a list"),
         ({"minutes": -3}, "minutes should be a number ≥ 0"),
@@ -150,7 +150,7 @@ def test_damage_is_told_with_its_line(
 def test_two_lines_of_one_run(real: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text(f"{json.dumps(real)}\n{json.dumps(real)}\n")
-    with pytest.raises(ValueError, match=r"lines 1 and 2 of .* are of one run \(l0, seed 0\)"):
+    with pytest.raises(ValueError, match=r"lines 1 and 2 of .* describe the same run \(l0, seed 0\)"):
         read(file)
 
 
@@ -161,7 +161,7 @@ def test_files_that_are_not_there_or_not_text(runs: list[Run], tmp_path: Path) -
     with pytest.raises(ValueError, match="cannot be read"):
         read(tmp_path / "b.jsonl")
     (tmp_path / "c.jsonl").write_text("\n")
-    with pytest.raises(ValueError, match="has no line"):
+    with pytest.raises(ValueError, match="is empty"):
         read(tmp_path / "c.jsonl")
     with pytest.raises(ValueError, match=r"should end in \.jsonl"):
         collect(runs, tmp_path / "a.json")
@@ -299,7 +299,7 @@ def test_a_loss_that_is_not_finite_is_null(copy: Callable[..., Run]) -> None:
 def test_an_unfinished_run(copy: Callable[..., Run]) -> None:
     run = copy("l0")
     (run.folder / "result.json").unlink()
-    with pytest.raises(ValueError, match="is not finished: go on with rvsm resume"):
+    with pytest.raises(ValueError, match="is not finished: continue with rvsm resume"):
         line_of(run)
 
 

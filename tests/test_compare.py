@@ -56,7 +56,7 @@ def test_what_is_missing_is_run_and_what_is_finished_is_left_alone(
     assert files(folder_of(tmp_path, a.name, 0)) == before
     assert text.count("epoch 2/2") == 3
     assert text.count("test accuracy") == 4
-    assert text.count("going on from step 3 of 8") == 1
+    assert text.count("continuing from step 3 of 8") == 1
     assert "3/4 a, seed 1" in text
     assert "4/4 ℓ0 [/b] [50 %], seed 1" in text
     results = {
@@ -70,20 +70,20 @@ def test_what_is_missing_is_run_and_what_is_finished_is_left_alone(
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="two files make runs of the name 'a'; give one of them a name of its own"):
+    with pytest.raises(ValueError, match="two files have runs named 'a'; give one of them another name"):
         compared([config("a"), config("a", "--training.epochs", "3")], tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_two_names_of_one_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="two files make runs of the name 'ℓ0 a'"):
+    with pytest.raises(ValueError, match="two files have runs named 'ℓ0 a'"):
         compared([config("ℓ0 a"), config("l0-a")], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_with_other_options_is_in_the_way(tmp_path: Path) -> None:
     start(config("a"), folder_of(tmp_path, "a", 0), Console(file=io.StringIO()))
-    with pytest.raises(ValueError, match=r"holds a run with other options \(budget\.sparsity 0\.5 → 0\.6\)"):
+    with pytest.raises(ValueError, match=r"holds a run with different options \(budget\.sparsity 0\.5 → 0\.6\)"):
         compared([config("a", "--budget.sparsity", "0.6")], tmp_path)
 
 

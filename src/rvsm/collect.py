@@ -1,4 +1,4 @@
-"""Results files: finished runs as lines of JSON, which a person can read, compare and commit."""
+"""Results files: finished runs as lines of JSON that people can read, compare and commit."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,35 +13,35 @@ from rvsm.records import Record, Run
 from rvsm.records.record import CURVE, FORMAT
 
 LARGEST = 1_000_000
-"""Bytes of a file: what is committed should stay small."""
+"""The largest size of a file in bytes, so that committed files stay small."""
 
 _ABOUT = ("machine", "threads", "device", "precision", "channels_last", "versions")
 
 
 def read(path: Path) -> list[Record]:
-    """Return the runs of a file, in its order.
+    """Return the runs of a file, in the order of the file.
 
     Raises:
-        ValueError: there is no such file, a line is damaged, or two lines are of one run.
+        ValueError: there is no such file, a line is damaged, or two lines describe the same run.
 
     """
     found = [record for _, record in _lines(path).values()]
     if not found:
-        raise ValueError(f"{path} has no line; collect a finished run into it with rvsm collect RUN --into {path}")
+        raise ValueError(f"{path} is empty; add a finished run with rvsm collect RUN --into {path}")
     return found
 
 
 def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
     """Add finished runs to a file, and return how many lines are new and how many were replaced.
 
-    A line of the same name, options and seed is replaced where it stands; the others stay, to the letter.
+    A line with the same name, options and seed is replaced in place; all others stay exactly as they are.
 
     Raises:
-        ValueError: a run cannot be collected, or differs from others of its name in more than the seed.
+        ValueError: a run cannot be collected, or differs from others with its name in more than the seed.
 
     """
     if into.suffix != ".jsonl":
-        raise ValueError(f"{into} should end in .jsonl, as it is a file of JSON lines")
+        raise ValueError(f"{into} should end in .jsonl, because it is a file of JSON lines")
     lines = _lines(into) if into.exists() else {}
     before = len(lines)
     for run in runs:
@@ -62,10 +62,10 @@ def collect(runs: Sequence[Run], into: Path) -> tuple[int, int]:
 
 
 def by_name(records: Iterable[Record], where: str) -> dict[str, list[Record]]:
-    """Return the runs of each name, in the order in which they came.
+    """Return the runs with each name, in the given order.
 
     Raises:
-        ValueError: two of one name have other options, images or precision: they are not seeds of one experiment.
+        ValueError: two runs with one name have different options, images or precision.
 
     """
     runs: dict[str, list[Record]] = {}
@@ -81,18 +81,18 @@ def by_name(records: Iterable[Record], where: str) -> dict[str, list[Record]]:
             known = sorted({str(value) for value in values if value is not None})
             if len(known) > 1:
                 raise ValueError(
-                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}), which are no seeds of"
-                    " one experiment; collect one of them into another file, or train it under a name of its own"
+                    f"{where} has runs called {name} with different {kind} ({', '.join(known)}), so they are not"
+                    " seeds of one experiment; collect one of them into another file, or train it under another name"
                     " with --name"
                 )
     return runs
 
 
 def line_of(run: Run) -> dict[str, Any]:
-    """Return what is kept of a finished run, as plain values.
+    """Return the line for a finished run, as plain values.
 
-    Numbers are rounded: norms of channels to four digits, all others to six or, in the curve, to five. What is not
-    finite is null. The options are there in full, so that the line stands alone, but for paths.
+    Numbers are rounded: norms of channels to four digits, those of the curve to five, all others to six. Numbers that
+    are not finite become null. The line has all options except paths, so it can be used on its own.
 
     Raises:
         ValueError: the run is not finished, or its files cannot be read.
@@ -101,7 +101,7 @@ def line_of(run: Run) -> dict[str, Any]:
     record = Record.of_run(run, strict=True)
     outcome = record.outcome
     if outcome is None:
-        raise ValueError(f"{run.folder} is not finished: go on with rvsm resume {run.folder}, and collect it then")
+        raise ValueError(f"{run.folder} is not finished: continue with rvsm resume {run.folder}, then collect it")
     config = described(run.config(), run.folder / "config.toml")
     kept = asdict(outcome)
     tests, norms = ({copy: kept[f"{prefix}{copy}"] for copy in "wu"} for prefix in ("", "norms_"))
@@ -124,18 +124,18 @@ def line_of(run: Run) -> dict[str, Any]:
         **_rounded(line, 6),
         "options": {k: _portable(v) for k, v in config.table().items() if k not in ("name", "seed")},
         "curve": _rounded(_curve(record), 5),
-        # Of w alone where they are the same, as in a dense run.
+        # Only those of w if both are the same, as in a dense run.
         "channel_norms": _rounded({"w": norms["w"]} if norms["w"] == norms["u"] else norms, 4),
     }
 
 
 def _key(record: Record) -> tuple[str, str, int | None]:
-    """Return what no other line of a file has."""
+    """Return the key that identifies a line of a file."""
     return record.name, record.fingerprint, record.seed
 
 
 def _portable(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a section without those that name a place of the machine."""
+    """Return the options of a section without paths on the machine."""
     return {key: value for key, value in section.items() if key != "path" and not _is_path(value)}
 
 
@@ -146,14 +146,14 @@ def _is_path(value: Any) -> bool:
 
 
 def _curve(record: Record) -> dict[str, list[float | None]]:
-    """Return a list for each column that has a value, by epoch."""
+    """Return the columns that have at least one value, as lists by epoch."""
     fields = {"_".join(path): "_".join(reversed(path)) for path in CURVE.values()}  # w_loss is loss_w
     columns = {column: [getattr(one, name) for one in record.evaluations] for column, name in fields.items()}
     return {name: column for name, column in columns.items() if any(value is not None for value in column)}
 
 
 def _rounded(tree: Any, digits: int) -> Any:
-    """Return a tree of plain values with its numbers rounded, and null for those that are not finite."""
+    """Return a tree of plain values with rounded numbers, and null for numbers that are not finite."""
     if isinstance(tree, Mapping):
         return {str(key): _rounded(value, digits) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -164,7 +164,7 @@ def _rounded(tree: Any, digits: int) -> Any:
 
 
 def _lines(path: Path) -> dict[tuple[str, str, int | None], tuple[str, Record]]:
-    """Return the lines of a file, each as it is and as typed values."""
+    """Return the lines of a file, each as a string and as typed values."""
     try:
         texts = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
@@ -187,7 +187,7 @@ def _lines(path: Path) -> dict[tuple[str, str, int | None], tuple[str, Record]]:
         key = _key(record)
         if key in found:
             raise ValueError(
-                f"lines {places[key]} and {place} of {path} are of one run ({record.name}, seed {record.seed});"
+                f"lines {places[key]} and {place} of {path} describe the same run ({record.name}, seed {record.seed});"
                 " remove one of them"
             )
         found[key], places[key] = (text, record), place

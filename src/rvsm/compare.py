@@ -1,4 +1,4 @@
-"""Run what is missing of several configurations, and put the results side by side."""
+"""Run what is missing from several configurations, and compare the results."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,12 +16,12 @@ def compare(
     """Train each configuration with each seed unless it is finished, print the table, and return the page's path.
 
     Args:
-        configs: one for each row of the table.
+        configs: one configuration for each row of the table.
         seeds: the seeds of the runs behind each row.
-        runs: the folder of the runs' folders.
-        out: the folder that table, page and pictures are written to.
+        runs: the folder that holds the folders of the runs.
+        out: the folder for the table, the page and the pictures.
         console: where to print.
-        jobs: how many are trained at once.
+        jobs: how many runs are trained at once.
 
     """
     done = run_all(configs, seeds=seeds, runs=runs, console=console, jobs=jobs)

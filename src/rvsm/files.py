@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all, and texts from files of others."""
+"""Write files atomically, and show strings from untrusted files safely."""
 
 import os
 import re
@@ -13,9 +13,9 @@ _TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """Give a temporary path in the target's folder; on leaving, its contents reach the disk and take the target's name.
+    """Yield a temporary path in the target's folder; at the end, the file is synced and renamed to the target.
 
-    If the block raises, or the process is killed, the target stays as it was. The last of several processes wins.
+    If the block raises, or the process is killed, the target is unchanged. The last of several processes wins.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -26,8 +26,8 @@ def replacing(target: Path) -> Iterator[Path]:
     ('whole', 1)
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A name of our own, not tempfile's, so that the file gets the permissions that the user's umask allows.
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")  # what _TEMPORARY matches
+    # Not a file of tempfile, so that the file gets the permissions of the user's umask.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")  # _TEMPORARY matches it
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -39,15 +39,15 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text in one piece: a kill at any moment leaves the old file or the new one."""
+    """Write a string to a file atomically: a kill at any moment leaves the old file or the new one."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def printable(text: str) -> str:
-    r"""Return a text from a file as it may be shown in a terminal: what is not printable becomes an escape.
+    r"""Return a string that is safe to show in a terminal: characters that are not printable become escapes.
 
-    Whoever made the file may have chosen the name of a layer so that it moves the cursor or changes what was printed.
+    The author of a file may have chosen the name of a layer that moves the cursor or changes earlier output.
 
     >>> printable("conv1 \x1b[2J\n é")
     'conv1 \\x1b[2J\\n é'
@@ -56,12 +56,12 @@ def printable(text: str) -> str:
 
 
 def remove_leftovers(folder: Path, *, of: str | None = None, unchanged_for: float = 0.0) -> None:
-    """Remove what killed processes left of files that were never finished.
+    """Remove unfinished files that killed processes left behind.
 
     Args:
-        folder: where they may be.
-        of: the name that the file was to have; None for any.
-        unchanged_for: seconds; where other processes may be writing, a file that changes is theirs.
+        folder: the folder to search.
+        of: the name of the file that was to be written; None for any.
+        unchanged_for: remove only files unchanged for this many seconds; others may still be written.
 
     """
     for leftover in folder.glob(".*.tmp"):
@@ -74,7 +74,7 @@ def remove_leftovers(folder: Path, *, of: str | None = None, unchanged_for: floa
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name reach the disk, where the system can do that."""
+    """Sync a folder, so that a new name reaches the disk, if the system can do that."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Use a trained network: the classes of images, with the run's own normalisation, and its accuracy."""
+"""Use a trained network: predict the classes of images, with the normalisation of its run, and measure accuracy."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _BATCH = 64
 
 @dataclass(frozen=True)
 class Prediction:
-    """The class of an image, and the probability that the network gives it."""
+    """The predicted class of an image, and its probability."""
 
     file: str
     name: str
@@ -28,14 +28,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A network with what it needs to know of images.
+    """A network together with the format of its images.
 
     Attributes:
         network: maps normalised images ``[n, channels, size, size]`` to scores ``[n, classes]``.
         shape: channels, height and width of an image.
         classes: the names of the outputs.
-        mean: of each channel, for pixels from 0 to 1.
-        std: of each channel.
+        mean: the mean of each channel, for pixels from 0 to 1.
+        std: the standard deviation of each channel.
         run: the folder of the run that it comes from.
 
     """
@@ -54,13 +54,13 @@ class Classifier:
         scores = self.network((pixels.float() / 255 - mean) / std).float()
         if scores.shape != (len(pixels), len(self.classes)):
             raise ValueError(
-                f"the network gives {list(scores.shape[1:])} scores for an image, but {self.run.folder} has"
-                f" {len(self.classes)} classes; is it the network of another run?"
+                f"the network returns {list(scores.shape[1:])} scores for an image, but {self.run.folder} has"
+                f" {len(self.classes)} classes; check that the network belongs to this run"
             )
         return scores
 
     def predict(self, files: Sequence[Path]) -> Iterator[Prediction]:
-        """Iterate over the predictions for image files, in their order."""
+        """Iterate over the predictions for image files, in the given order."""
         channels, size, _ = self.shape
         rest = iter(files)
         while chunk := list(islice(rest, _BATCH)):
@@ -73,7 +73,7 @@ class Classifier:
         """Return the number of images, the accuracy, and the mean cross-entropy."""
         if tuple(images.images.shape[1:]) != self.shape:
             raise ValueError(
-                f"the network takes images of {list(self.shape)} but these are {list(images.images.shape[1:])}"
+                f"the network takes images of shape {list(self.shape)} but these are {list(images.images.shape[1:])}"
             )
         if int(images.labels.max()) >= len(self.classes):
             raise ValueError(f"the network knows {len(self.classes)} classes, but the images have more")
@@ -90,9 +90,9 @@ def load_classifier(source: Path, *, run: Path | None = None, allow_import: Coll
 
     Args:
         source: the folder, or the file that ``rvsm pack`` wrote.
-        run: the folder that says how images are normalised and what the classes are called; by default that of the
-            file, which does not say so itself.
-        allow_import: the models, as module:callable, that a run may have imported.
+        run: the run with the normalisation of the images and the names of the classes, which a file does not hold;
+            by default, the folder of the file.
+        allow_import: the models, as module:callable, that a run may import.
 
     """
     network: Callable[[Tensor], Tensor]
@@ -106,7 +106,7 @@ def load_classifier(source: Path, *, run: Path | None = None, allow_import: Coll
         kept = _run_of(source, run)
         found = kept.result("input", "classes", "mean", "std")
         if found is None:
-            raise ValueError(f"{kept.folder} is not finished; go on with: rvsm resume {quoted(kept.folder)}")
+            raise ValueError(f"{kept.folder} is not finished; continue with: rvsm resume {quoted(kept.folder)}")
         result = found
     channels, height, width = result["input"]
     return Classifier(
@@ -126,14 +126,14 @@ def _run_of(file: Path, run: Path | None) -> Run:
         return Run(file.parent if run is None else run)
     except ValueError as error:
         raise ValueError(
-            f"{file} does not say how images are normalised and what its classes are called; give the run that it was"
-            f" packed from with --run ({error})"
+            f"{file} holds neither the normalisation of the images nor the names of the classes; give the run that it"
+            f" was packed from with --run ({error})"
         ) from None
 
 
 def _pixels(file: Path, channels: int, size: int) -> Tensor:
     if not file.is_file():
-        raise ValueError(f"{file} does not exist, or is no file; give image files")
+        raise ValueError(f"{file} does not exist or is not a file; give image files")
     try:
         contents = file.read_bytes()
     except OSError as error:

@@ -34,7 +34,7 @@ class TestHelp:
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
-        assert "expected a path but got an empty string; the current folder is written ." in capsys.readouterr().err
+        assert "expected a path but got an empty string; write . for the current folder" in capsys.readouterr().err
 
     def test_a_command_that_does_not_exist(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ended:

@@ -76,7 +76,7 @@ class TestImports:
         capsys.readouterr()
         Path("a/result.json").unlink()
         same = ["train", "own.toml", "--allow-import", net, "--run", "a"]
-        assert f"go on with: rvsm resume a --allow-import {net}, unless" in refused(*same)
+        assert f"continue with: rvsm resume a --allow-import {net}, unless" in refused(*same)
         refused("resume", "a")
         assert main(["resume", "a", "--allow-import", net]) == 0
         assert net in refused("pack", "a")
@@ -88,5 +88,5 @@ class TestImports:
         other = {**config.table(), "model": {"name": "os:system", "command": "touch imported"}}
         Path("a/result.json").unlink()
         Run(Path("a")).save(4, {**Trainer(config).state(), "config": other})
-        assert "other options: model.name os:system → convnet" in refused("resume", "a")
+        assert "different options: model.name os:system → convnet" in refused("resume", "a")
         assert not Path("imported").exists()

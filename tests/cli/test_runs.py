@@ -41,7 +41,7 @@ class TestRuns:
         assert main(["resume", str(folder)]) == 0  # says the result again
         assert "test accuracy" in capsys.readouterr().out
         (folder / "result.json").unlink()
-        assert f"{folder} holds this run, unfinished; go on with: rvsm resume {folder}" in refused(*same)
+        assert f"{folder} holds this run, unfinished; continue with: rvsm resume {folder}" in refused(*same)
 
     def test_few_images(self, capsys: pytest.CaptureFixture[str]) -> None:
         draw = np.random.default_rng(0)
@@ -53,7 +53,7 @@ class TestRuns:
         small = ["--model.width", "2", "--budget.sparsity", "0.5", "--training.epochs", "2"]
         assert main(["train", *data, *small]) == 0
         text = capsys.readouterr().out
-        assert "4 steps: 2 × 2 batches of 128 images, the last of 101; these are few" in text
+        assert "4 steps: 2 × 2 batches of 128 images, the last of 101; this is a small number" in text
         assert "try more --training.epochs, or a smaller --training.batch" in text
         assert Run(Path("runs/run-s0")).result()["steps"] == 4
 
@@ -93,14 +93,14 @@ def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.Cap
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 200; go on with: rvsm (resume .*)\n", errors)
+    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 200; continue with: rvsm (resume .*)\n", errors)
     assert found, errors
     state, complaints = Run(folder).newest()
     assert state is not None
     assert (state["step"], complaints) == (int(found[1]), [])
     if number == signal.SIGINT:
         assert main(found[2].split()) == 0
-        assert f"going on from step {found[1]} of 200" in capfd.readouterr().out
+        assert f"continuing from step {found[1]} of 200" in capfd.readouterr().out
         assert Run(folder).status == "finished"
 
 

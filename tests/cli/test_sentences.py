@@ -62,7 +62,7 @@ class TestSentences:
         Path("a/metrics.jsonl").unlink()
         os.mkfifo("a/metrics.jsonl")
         assert main(["report", "a"]) == 0
-        assert "metrics.jsonl is no regular file" in Path("a/report.html").read_text()
+        assert "metrics.jsonl is not a regular file" in Path("a/report.html").read_text()
 
     def test_far_too_many_threads(self, refused: Callable[..., str]) -> None:
         told = "for each core of this machine, but is 1000000"
@@ -92,7 +92,7 @@ class TestSentences:
 
     def test_a_file_after_the_flags(self, refused: Callable[..., str]) -> None:
         assert "there is no file x.toml" in refused("train", "--training.epochs", "3", "x.toml")
-        assert "say --seeds N instead of --seed" in refused("compare", "--seed", "3", "x.toml")
+        assert "use --seeds N instead of --seed" in refused("compare", "--seed", "3", "x.toml")
 
     def test_runs(self, refused: Callable[..., str]) -> None:
         assert refused("resume", "nowhere").startswith(

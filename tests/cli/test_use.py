@@ -55,7 +55,7 @@ class TestUse:
         assert main(["predict", "a", files[0]]) == 0
         assert re.fullmatch(r"\d   *\d+\.\d\d %  images/0\.png\n", capsys.readouterr().out)
         Path("a/model.rvsm").rename("alone.rvsm")
-        assert "does not say how images are normalised" in refused("predict", "alone.rvsm", files[0])
+        assert "holds neither the normalisation of the images nor" in refused("predict", "alone.rvsm", files[0])
         assert main(["predict", "alone.rvsm", files[0], "--run", "a"]) == 0
         assert "none.png does not exist" in refused("predict", "a", "none.png")
         Path("broken.png").write_bytes(b"x")
@@ -83,5 +83,5 @@ class TestWeights:
         assert "unexpected: " in text
         assert "there is no file" in refused("train", *slow, "--model.weights", "nothing", "--run", "b")
         torch.save(expected, "x.pt")
-        assert "others are pickled" in refused("train", *slow, "--model.weights", "x.pt", "--run", "b")
+        assert "other formats are pickled" in refused("train", *slow, "--model.weights", "x.pt", "--run", "b")
         assert not Path("b").exists()

@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
 @pytest.mark.parametrize("run", ["interrupted"], indirect=True)
 def test_a_stopped_run_goes_on_from_its_checkpoint(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", str(run)]) == 0
-    assert "going on from step 54 of 108" in capsys.readouterr().out
+    assert "continuing from step 54 of 108" in capsys.readouterr().out
     mine, theirs = (json.loads((folder / "result.json").read_text("utf-8")) for folder in (run, WRITTEN / "finished"))
     assert mine["nonzeros"] == theirs["nonzeros"]
     # Equal bit for bit on the machine that wrote it; another processor adds in another order.

@@ -111,10 +111,10 @@ class TestErrors:
 
     def test_circles(self) -> None:
         one = write("one.toml", 'base = "one.toml"')
-        assert refused(one) == "one.toml: its bases lead back to a file among them: one.toml → one.toml"
+        assert refused(one) == "one.toml: its bases form a cycle: one.toml → one.toml"
         write("b/two.toml", 'base = "../one.toml"')
         one = write("one.toml", 'base = "b/two.toml"')
-        told = "one.toml: its bases lead back to a file among them: one.toml → b/two.toml → b/../one.toml"
+        told = "one.toml: its bases form a cycle: one.toml → b/two.toml → b/../one.toml"
         assert refused(one) == told
         start = write("start.toml", 'base = "one.toml"')
         assert "start.toml → one.toml → b/two.toml → b/../one.toml" in refused(start)

@@ -86,7 +86,7 @@ class TestTypos:
 
     def test_the_file_of_a_run_is_named(self) -> None:
         file = Path("runs/a/config.toml")
-        with pytest.raises(ValueError, match=r"^runs/a/config\.toml: budget\.sparsity is missing: .*; put back what"):
+        with pytest.raises(ValueError, match=r"^runs/a/config\.toml: budget\.sparsity is missing: .*; restore what"):
             config_of({"budget": {"ramp": 0.1}}, file)
 
     def test_a_key_of_another_entry(self) -> None:

@@ -200,7 +200,7 @@ class TestKinds:
         assert text == "model.kind cannot be set: its default is not a string, number, list or table"
 
     def test_values_that_no_file_can_hold_are_refused(self) -> None:
-        held = "which has no place in the file where a run keeps its options"
+        held = "which cannot be stored in the file with the options of a run"
         name = [*TARGET, "--model.name", "own_kinds:later", "--model.activation", "torch.nn.ReLU"]
         assert refused(*name) == "model.activation must be a Python object or null but is 'torch.nn.ReLU'"
         text = refused(*TARGET, '--method.overrides={"0.*": {"groups": null}}')

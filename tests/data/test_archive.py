@@ -26,7 +26,7 @@ def test_reads_all_files_however_compressed(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up"])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
     path = _tar(tmp_path / "some.tar", {"fine": b"x", name: b"y"})
-    with pytest.raises(ValueError, match=f"holds a file '{name}', which leads out of the archive"):
+    with pytest.raises(ValueError, match=f"holds a file '{name}', which points outside the archive"):
         list(members(path))
 
 
@@ -47,7 +47,7 @@ def test_a_truncated_archive_is_told(tmp_path: Path, mode: str, share: float) ->
     noise = bytes(i * i * 7 % 251 for i in range(30_000))
     path = _tar(tmp_path / "some.tar", {f"{i}": noise[i:] for i in range(10)}, mode)
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    with pytest.raises(ValueError, match=r"some\.tar is no tar archive, or a damaged or truncated one"):
+    with pytest.raises(ValueError, match=r"some\.tar is not a tar archive, or is damaged or truncated"):
         [member.read() for member in members(path)]
 
 
@@ -60,7 +60,7 @@ def test_a_plain_tar_cut_between_two_files_is_told_too(tmp_path: Path) -> None:
 
 def test_what_is_no_archive_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello" * 1000)
-    with pytest.raises(ValueError, match="text is no tar archive"):
+    with pytest.raises(ValueError, match="text is not a tar archive"):
         list(members(tmp_path / "text"))
     with pytest.raises(ValueError, match="nowhere does not exist"):
         list(members(tmp_path / "nowhere"))

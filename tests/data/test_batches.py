@@ -45,7 +45,7 @@ def test_training_pixels_get_mean_0_and_deviation_1() -> None:
 def test_every_image_once_in_each_epoch(n: int, size: int, drop: bool, epoch: int) -> None:
     images = _images(n, size=1)
     if drop and n < size:
-        with pytest.raises(ValueError, match=f"{n} images make no batch of {size}"):
+        with pytest.raises(ValueError, match=f"{n} images are too few for a batch of {size}"):
             _batches(images, size, drop_last=drop)
         return
     batches = _batches(images, size, drop_last=drop)
@@ -125,10 +125,10 @@ def test_images_are_left_as_they_were() -> None:
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size must be >= 1 but is 0"),
-        ({"mean": (0.5,)}, "images of 3 channels need as many means and deviations but got 1 and 3"),
+        ({"mean": (0.5,)}, "3 channels need 3 means and standard deviations but got 1 and 3"),
         ({"std": (0.1, 0.0, 0.1)}, r"must be > 0 but are \(0.1, 0.0, 0.1\)"),
         ({"std": (0.1, float("nan"), 0.1)}, "must be > 0"),
-        ({"batch_size": 64, "drop_last": True}, "50 images make no batch of 64; .* drop_last=False"),
+        ({"batch_size": 64, "drop_last": True}, "50 images are too few for a batch of 64; .* drop_last=False"),
     ],
 )
 def test_options_that_are_refused(options: dict[str, object], message: str) -> None:
@@ -139,7 +139,7 @@ def test_options_that_are_refused(options: dict[str, object], message: str) -> N
 def test_epochs_that_are_refused_at_once() -> None:
     batches = _batches(_images())
     assert list(batches.epoch(0, start=len(batches))) == []
-    with pytest.raises(ValueError, match="epochs count from 0 but the number is -1"):
+    with pytest.raises(ValueError, match="the number of an epoch must be >= 0 but is -1"):
         batches.epoch(-1)
     with pytest.raises(ValueError, match=r"start must be in \[0, 7\], the batches of an epoch, but is 8"):
         batches.epoch(0, start=8)

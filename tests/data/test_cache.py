@@ -203,7 +203,7 @@ def test_a_cache_that_cannot_be_written_is_only_a_warning(
     (tmp_path / "file").touch()
     monkeypatch.setenv("RVSM_CACHE", str(tmp_path / "file"))
     decoder = Decoder()
-    with pytest.warns(UserWarning, match=r"cannot be kept .* set the environment variable RVSM_CACHE"):
+    with pytest.warns(UserWarning, match=r"cannot be cached .* set the environment variable RVSM_CACHE"):
         data = _load(source, decoder)
     assert len(data.train) == 6
 
@@ -236,7 +236,7 @@ def test_a_full_disk_is_only_a_warning(tmp_path: Path, cache: Path, grow: Callab
     process = _run(code, cache)
     output, _ = process.communicate()
     assert process.returncode == 0
-    assert "decoded images cannot be kept" in output
+    assert "decoded images cannot be cached" in output
     assert "6 images" in output
     assert list(cache.iterdir()) == []
 

@@ -75,9 +75,9 @@ def test_downloaded_once(binary: Path, cache: Path, served: Callable[..., Abstra
 def test_without_network_or_without_leave(served: Callable[..., AbstractContextManager[str]]) -> None:
     with served(b"") as url:
         pass
-    with pytest.raises(RuntimeError, match="without a network, get the file elsewhere and give its path"):
+    with pytest.raises(RuntimeError, match="without a network, get the file in another way and give its path"):
         CIFAR10(url=url).load()
-    with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz does not exist; let it be downloaded, or give"):
+    with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz does not exist; allow the download, or give"):
         CIFAR10(download=False).load()
 
 
@@ -91,7 +91,7 @@ def test_a_truncated_archive_is_refused(binary: Path, tmp_path: Path) -> None:
     cut.write_bytes(binary.read_bytes()[:-2000])
     with pytest.raises(ValueError, match=r"cut\.tar\.gz must have MD5"):
         CIFAR10(cut, md5=file_md5(binary)).load()
-    with pytest.raises(ValueError, match=r"cut\.tar\.gz is no tar archive, or a damaged or truncated one"):
+    with pytest.raises(ValueError, match=r"cut\.tar\.gz is not a tar archive, or is damaged or truncated"):
         CIFAR10(cut, md5=file_md5(cut)).load()
 
 
@@ -107,7 +107,7 @@ def test_files_of_another_length_missing_ones_and_wrong_labels(binary: Path, tmp
     folder = _linked(binary, tmp_path)
     third = folder / "data_batch_3.bin"
     third.unlink()
-    with pytest.raises(ValueError, match=r"lacks data_batch_3\.bin"):
+    with pytest.raises(ValueError, match=r"does not contain data_batch_3\.bin"):
         CIFAR10(folder).load()
     for length in (0, 9999 * 3073, 10_000 * 3073 + 1):
         with third.open("wb") as file:
@@ -117,7 +117,7 @@ def test_files_of_another_length_missing_ones_and_wrong_labels(binary: Path, tmp
     with third.open("wb") as file:
         file.write(bytes([10]))
         file.truncate(30_730_000)
-    with pytest.raises(ValueError, match="a train image has label 10 of 10 classes"):
+    with pytest.raises(ValueError, match="a train image has label 10, but there are 10 classes"):
         CIFAR10(folder).load()
 
 
@@ -153,15 +153,15 @@ def test_image_files(tmp_path: Path, grow: Callable[..., Path], archived: bool) 
 
 def test_other_images_are_told_from_cifar10(tmp_path: Path, grow: Callable[..., Path]) -> None:
     small = grow(tmp_path / "small", TREE, size=16)
-    with pytest.raises(ValueError, match=r"small is not CIFAR-10: it has 16×16 images .* by the data set 'folder'"):
+    with pytest.raises(ValueError, match=r"small is not CIFAR-10: it has 16×16 images .* use the data set 'folder'"):
         CIFAR10(small).load()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"empty holds neither data_batch_1\.bin nor images"):
+    with pytest.raises(ValueError, match=r"empty has neither data_batch_1\.bin nor images"):
         CIFAR10(tmp_path / "empty").load()
-    with pytest.raises(ValueError, match="nowhere does not exist; without a path CIFAR-10 is downloaded"):
+    with pytest.raises(ValueError, match="nowhere does not exist; leave out the path to download CIFAR-10"):
         CIFAR10(tmp_path / "nowhere").load()
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(ValueError, match="text is no tar archive"):
+    with pytest.raises(ValueError, match="text is not a tar archive"):
         CIFAR10(tmp_path / "text").load()
 
 

@@ -58,7 +58,7 @@ def test_an_impossible_share_is_refused(share: float) -> None:
     ("train", "test", "message"),
     [
         (_images(2), _images(0), "toy: the test part has no images"),
-        (_images(2, label=1), _images(2), "toy: a train image has label 1 of 1 classes"),
+        (_images(2, label=1), _images(2), "toy: a train image has label 1, but there are 1 classes"),
         (_images(2), _images(2, height=5, width=5), r"train images are \[1, 4, 4\] but test images \[1, 5, 5\]"),
         (_images(2, width=5), _images(2, width=5), "must be square but are 4×5"),
     ],

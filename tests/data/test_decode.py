@@ -71,7 +71,7 @@ def test_a_map_of_16_bits_goes_up_to_the_white_that_it_names() -> None:
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
 def test_pixels_without_a_white_are_refused(kind: type) -> None:
     data = _file(Image.fromarray(np.linspace(0, 255, 64).reshape(8, 8).astype(kind)), "tiff")
-    with pytest.raises(ValueError, match=r"x\.tif cannot be read .*32 bits, and nothing tells which is white;"):
+    with pytest.raises(ValueError, match=r"x\.tif cannot be read .*32 bits, and the value of white is unknown;"):
         decode(data, "x.tif", channels=1, size=None)
     with pytest.raises(ValueError, match="32 bits"):
         decode(b"Pf\n1 1\n-1.0\n" + np.float32(1).tobytes(), "x.ppm", channels=1, size=None)

@@ -178,9 +178,9 @@ def test_a_damaged_image_is_named(tmp_path: Path, grow: Grow) -> None:
     ("files", "message"),
     [
         ({"a/1.png": 0}, r"at least two classes of images but has 1: \('a',\)"),
-        ({"train/a/1.png": 0, "train/b/1.png": 0}, "one of the folders train and test but not test"),
+        ({"train/a/1.png": 0, "train/b/1.png": 0}, "only one of the folders train and test; test is missing"),
         ({**SPLIT, "test/c/1.png": 0}, "the class 'c' has test images but no training images"),
-        ({**SPLIT, "train/c/notes": 0}, r"train/c has no images; each folder there is a class with files \*\.bmp"),
+        ({**SPLIT, "train/c/notes": 0}, r"train/c has no images; each folder is a class and must have files \*\.bmp"),
         ({"a/1.png": 0, "b/1.png": 0}, "mine: the test part has no images"),
     ],
 )
@@ -197,11 +197,11 @@ def test_layouts_that_are_refused(tmp_path: Path, grow: Grow, files: dict[str, i
 def test_a_class_without_training_images_and_one_without_test_images(tmp_path: Path, grow: Grow) -> None:
     counts = {"few": 1, "many": 20}
     root = grow(tmp_path / "mine", {f"{kind}/{i}.png": 90 for kind, n in counts.items() for i in range(n)})
-    with pytest.warns(UserWarning, match="mine: the test leaves 'few' out, having no images of it"):
+    with pytest.warns(UserWarning, match="mine: there are no test images of 'few', so the test accuracy ignores it"):
         Folder(root, test_share=0.1).load()
-    with pytest.raises(ValueError, match="mine: all images of 'few' are kept for the test; add images, or choose"):
+    with pytest.raises(ValueError, match="mine: all images of 'few' are kept for the test; add images, or split"):
         Folder(root, test_share=0.9).load()
-    with pytest.warns(UserWarning, match="the test leaves 'b' out"):
+    with pytest.warns(UserWarning, match="there are no test images of 'b'"):
         Folder(grow(tmp_path / "split", {n: v for n, v in SPLIT.items() if n != "test/b/1.png"})).load()
 
 
@@ -211,7 +211,9 @@ def test_images_of_16_bits_that_use_12_are_told_of(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((4, 4), 4095, np.uint16)).save(file)
     for _ in range(2):  # decoded, and from the cache
-        with pytest.warns(UserWarning, match="mine are nearly black: no pixel is above 15 of 255; files of 16 bits"):
+        with pytest.warns(
+            UserWarning, match="mine are nearly black: no pixel is above 15 of 255; in files with 16 bits"
+        ):
             Folder(tmp_path / "mine", test_share=0.2).load()
 
 
@@ -232,7 +234,7 @@ def test_runs_among_the_classes_are_none(tmp_path: Path, grow: Grow, caplog: pyt
     with caplog.at_level("INFO"):
         after = Folder(root).load()
     assert (after.classes, after.fingerprint()) == (("a", "b"), before.fingerprint())
-    assert f"{root / 'runs'} holds runs and is not taken for a class of images" in caplog.text
+    assert f"{root / 'runs'} contains runs, so it is not used as a class of images" in caplog.text
 
 
 def test_links(tmp_path: Path, grow: Grow) -> None:
@@ -240,15 +242,15 @@ def test_links(tmp_path: Path, grow: Grow) -> None:
     (root / "train/b/linked.png").symlink_to(root / "train/a/2.png")
     assert _values(Folder(root).load().train) == [10, 20, 30, 20]
     (root / "train/b/broken.png").symlink_to("broken.png")
-    with pytest.raises(ValueError, match=r"broken\.png is a link that leads nowhere"):
+    with pytest.raises(ValueError, match=r"broken\.png is a broken link"):
         Folder(root).load()
     (root / "train/b/broken.png").unlink()
     (root / "train/c").symlink_to("nowhere")  # a class on a disk that is not mounted
-    with pytest.raises(ValueError, match=r"train/c is a link that leads nowhere; remove it, or bring back what"):
+    with pytest.raises(ValueError, match=r"train/c is a broken link; remove it, or restore its target"):
         Folder(root).load()
     (root / "train/c").unlink()
     (root / "train/b/up").symlink_to(root / "train/b")
-    with pytest.raises(ValueError, match="up is a link to a folder that it lies in"):
+    with pytest.raises(ValueError, match="up is a link to a folder that contains it"):
         Folder(root).load()
 
 

@@ -30,8 +30,8 @@ def test_chosen_by_index_in_that_order_or_by_mask() -> None:
         ),
         (torch.zeros(2, 4, 4).byte(), torch.zeros(2).long(), r"but are uint8 of shape \[2, 4, 4\]"),
         (torch.zeros(2, 3, 4, 4).byte(), torch.zeros(2), r"labels must be int64 of shape \[n\] but are float32"),
-        (torch.zeros(2, 3, 4, 4).byte(), torch.zeros(3).long(), "2 images need as many labels but got 3"),
-        (torch.zeros(2, 3, 4, 4).byte(), torch.tensor([0, -1]), "labels must be >= 0 but the least is -1"),
+        (torch.zeros(2, 3, 4, 4).byte(), torch.zeros(3).long(), "2 images need 2 labels but got 3"),
+        (torch.zeros(2, 3, 4, 4).byte(), torch.tensor([0, -1]), "labels must be >= 0 but the smallest is -1"),
     ],
 )
 def test_refused(images: torch.Tensor, labels: torch.Tensor, message: str) -> None:

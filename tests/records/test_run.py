@@ -68,11 +68,11 @@ class TestFolder:
         file.unlink(missing_ok=True)
         read = {"config.toml": run.config, "about.json": run.about, "metrics.jsonl": run.metrics}
         os.mkfifo(file)
-        with pytest.raises(ValueError, match=rf"{name} is no regular file"):
+        with pytest.raises(ValueError, match=rf"{name} is not a regular file"):
             read.get(name, run.result if name == "result.json" else run.runtime)()
         file.unlink()
         file.mkdir()
-        with pytest.raises(ValueError, match=rf"{name} is no regular file"):
+        with pytest.raises(ValueError, match=rf"{name} is not a regular file"):
             read.get(name, run.result if name == "result.json" else run.runtime)()
 
     def test_pipes_in_the_place_of_tensors(self, run: Run) -> None:
@@ -80,8 +80,8 @@ class TestFolder:
         os.mkfifo(run.folder / "model.safetensors")
         state, complaints = run.newest()
         assert state is None
-        assert "is no regular file" in complaints[0]
-        with pytest.raises(ValueError, match=r"model\.safetensors is no regular file"):
+        assert "is not a regular file" in complaints[0]
+        with pytest.raises(ValueError, match=r"model\.safetensors is not a regular file"):
             run.weights()
 
     def test_deep_nesting(self, run: Run) -> None:
@@ -265,7 +265,8 @@ class TestResult:
 
     def test_weights_before_there_are_any(self, run: Run) -> None:
         with pytest.raises(
-            ValueError, match=r"model\.safetensors cannot be read \(.*\); is it whole, and the run finished\?"
+            ValueError,
+            match=r"model\.safetensors cannot be read \(.*\); check that it is complete and that the run is finished",
         ):
             run.weights()
 

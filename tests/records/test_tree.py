@@ -92,7 +92,7 @@ def test_tensors_are_copies() -> None:
     "bad", [Ellipsis, {1, 2}, b"bytes", 1j, torch.float32, print, range(3)], ids=lambda bad: type(bad).__name__
 )
 def test_what_has_no_place_is_refused(bad: Any) -> None:
-    with pytest.raises(TypeError, match="a state may hold tensors, numbers, texts, lists and dicts but has"):
+    with pytest.raises(TypeError, match="a state may hold tensors, numbers, strings, lists and dicts but has"):
         split({"a": [bad]})
 
 

@@ -48,12 +48,16 @@ def test_an_ordinary_state_is_an_ordinary_file(tmp_path: Path) -> None:
     "bad", [{1, 2}, object(), torch.eye(2).to_sparse(), [b"bytes"]], ids=lambda bad: type(bad).__name__
 )
 def test_what_no_file_can_hold_is_told_before_it_is_written(bad: Any, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the model's state has 'bad', which no file of weights can hold \(.+\); let"):
+    with pytest.raises(
+        ValueError, match=r"the model's state has 'bad', which a file of weights cannot hold \(.+\); let"
+    ):
         check_weights({"good": torch.ones(1), "bad": bad})
 
 
 @pytest.mark.parametrize("contents", [b"", b"not weights" * 10])
 def test_damaged_files_are_named(contents: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(contents)
-    with pytest.raises(ValueError, match=r"x cannot be read \(.*\); is it whole, and the run finished\?"):
+    with pytest.raises(
+        ValueError, match=r"x cannot be read \(.*\); check that it is complete and that the run is finished"
+    ):
         load_weights(tmp_path / "x")

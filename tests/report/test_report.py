@@ -78,7 +78,7 @@ def test_one_run(trained: dict[str, Path], tmp_path: Path, kind: str, has: set[s
     assert is_self_contained(html)
     assert f"<h1>{kind}</h1>" in html
     assert ("Accuracy on the training images" in html) == (kind == "unvalidated")
-    assert ("Shaded are the phases" in html) == (kind in ("l0-80", "unvalidated"))
+    assert ("The shading shows the phases" in html) == (kind in ("l0-80", "unvalidated"))
 
 
 def test_an_unfinished_run_shows_what_there_is(copy: Callable[..., Run], tmp_path: Path) -> None:
@@ -291,6 +291,6 @@ def told(run: Run, **result: Any) -> str:
 def test_channels_are_those_that_the_compiler_removes(copy: Callable[..., Run]) -> None:
     run = copy("l0-80")
     assert "14 of 32 channels are left out of a packed network" in told(run, channels={"removed": 14, "total": 32})
-    assert "No channel of any network can be left out as a whole." in told(run, channels={"removed": 0, "total": 32})
+    assert "No channel of any network can be left out entirely." in told(run, channels={"removed": 0, "total": 32})
     for unknown in (None, {}):  # results of before
         assert "No network has a channel that is zero." in told(run, channels=unknown)

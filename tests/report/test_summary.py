@@ -35,23 +35,23 @@ def test_one_run(tmp_path: Path) -> None:
     assert said(made(tmp_path, "magnitude", [0.9])) == (
         "Magnitude pruning, net on digits: 90.00 % of the 5,000 sparsified weights are zero (75.00 % of all"
         " parameters). The sparse network u classifies 90.00 % of the test images correctly, the weights w at the end"
-        " of training 95.00 %. The spread of a single seed is not known: small differences may be chance."
+        " of training 95.00 %. The spread of a single seed is unknown: small differences may be chance."
     )
 
 
 @pytest.mark.parametrize(
     ("dense", "sparse", "difference"),
     [
-        ((0.95,), (0.30,), "65.00 points more than rvsm; one seed each cannot tell whether that is chance."),
-        ((0.90,), (0.91,), "1.00 points less than rvsm; one seed each cannot tell whether that is chance."),
-        ((0.95, 0.95), (0.90,), "5.00 points more than rvsm; seeds that agree cannot tell whether that is chance."),
-        ((0.90, 0.92), (0.90,), "1.00 points more than rvsm, a difference that so few seeds do not tell from chance."),
+        ((0.95,), (0.30,), "65.00 points more than rvsm; one seed each cannot show whether this is chance."),
+        ((0.90,), (0.91,), "1.00 points less than rvsm; one seed each cannot show whether this is chance."),
+        ((0.95, 0.95), (0.90,), "5.00 points more than rvsm; seeds that agree cannot show whether this is chance."),
+        ((0.90, 0.92), (0.90,), "1.00 points more than rvsm, which may be chance with so few seeds."),
         ((0.950, 0.951), (0.90,), "5.05 points more than rvsm."),
         ((0.90,), (0.90,), "as much as rvsm."),
         ((0.95, 0.96), (0.90, 0.91), "5.00 points more than rvsm."),
-        ((0.95, 0.97), (0.90, 0.96), "3.00 points more than rvsm, a difference that so few seeds do not tell from"),
+        ((0.95, 0.97), (0.90, 0.96), "3.00 points more than rvsm, which may be chance with so few seeds"),
         # 1.5 points are more than the two spreads together, 1.41, but two seeds each leave four times the error open
-        ((0.950, 0.964), (0.935, 0.949), "1.50 points more than rvsm, a difference that so few seeds do not tell from"),
+        ((0.950, 0.964), (0.935, 0.949), "1.50 points more than rvsm, which may be chance with so few seeds"),
     ],
 )
 def test_a_difference_is_called_one_if_the_seeds_can_tell(

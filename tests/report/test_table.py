@@ -159,7 +159,7 @@ def test_multiplications_saved_reach_the_terminal(tmp_path: Path) -> None:
     console.print(table(rows([run])))
     assert re.search(r"accuracy +accuracy +zeros +of all +saved", console.file.getvalue())
     assert re.search(r"a +95.00 +90.00 +80.00 +75.00 +62.50 +1.50", console.file.getvalue())
-    assert "multiplications with zero" in " ".join(console.file.getvalue().split())
+    assert "multiplications by zero" in " ".join(console.file.getvalue().split())
 
 
 def test_a_terminal_has_room_for_the_name_of_a_configuration(tmp_path: Path) -> None:

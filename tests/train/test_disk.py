@@ -74,7 +74,9 @@ def test_full_at_some_moment(disk: Path, small: Any, train: Any, digits: Dataset
     assert "\n" not in text
     assert not list(folder.rglob("*.tmp"))
     if (folder / "config.toml").exists():
-        assert text.endswith(f"Nothing before is lost: make room or give access, then go on with: rvsm resume {folder}")
+        assert text.endswith(
+            f"Earlier work is not lost. Free some space or grant access, then continue with: rvsm resume {folder}"
+        )
         _, complaints = Run(folder).newest()
         assert complaints == []
         fill(disk, 0)
@@ -83,7 +85,7 @@ def test_full_at_some_moment(disk: Path, small: Any, train: Any, digits: Dataset
         (disk / "ballast").unlink()
         resume(folder, console(), digits)
     else:
-        assert text.endswith("Make room, give access, or give another --run FOLDER")
+        assert text.endswith("Free some space, grant access, or choose another folder")
         (disk / "ballast").unlink()
         start(config, folder, console(), digits)
     same_weights(Run(folder), config, train)
@@ -92,7 +94,7 @@ def test_full_at_some_moment(disk: Path, small: Any, train: Any, digits: Dataset
 
 def test_full_from_the_beginning(disk: Path, small: Any, digits: Dataset) -> None:
     fill(disk, 0)
-    with pytest.raises(ValueError, match=r"run cannot be written to: No space left on device\. Make room"):
+    with pytest.raises(ValueError, match=r"run cannot be written to: No space left on device\. Free some space"):
         start(small(), disk / "run", console(), digits)
 
 
@@ -100,9 +102,9 @@ def test_read_only(disk: Path, readonly: Any, small: Any, digits: Dataset) -> No
     start(small(), disk / "done", console(), digits)
     (disk / "done" / "result.json").unlink()
     readonly("ro")
-    with pytest.raises(ValueError, match="new cannot be written to: Read-only file system; give access to it, or"):
+    with pytest.raises(ValueError, match="new cannot be written to: Read-only file system; grant access to it, or"):
         start(small(), disk / "new", console(), digits)
-    with pytest.raises(ValueError, match="done cannot be written to: Read-only file system; give access"):
+    with pytest.raises(ValueError, match="done cannot be written to: Read-only file system; grant access"):
         resume(disk / "done", console(), digits)
 
 

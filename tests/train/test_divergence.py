@@ -31,7 +31,7 @@ def test_step_cause_and_what_to_do(tmp_path: Path, digits: Dataset) -> None:
     assert re.match(r"the loss became (nan|inf) at step 1 \(epoch 0\.11\), with a learning rate of \S+\.", text)
     assert "The likely cause: " in text
     assert "the steps are too large; try --optimizer.lr 1e+29 or --training.clip 1 or --schedule.warmup 0.05." in text
-    assert text.endswith("There is no checkpoint yet; start again with other options in a new folder.")
+    assert text.endswith("There is no checkpoint yet; start again with different options in a new folder.")
 
 
 def test_advice_that_was_followed_is_not_repeated(tmp_path: Path, digits: Dataset) -> None:
@@ -81,7 +81,7 @@ def test_the_last_good_checkpoint(tmp_path: Path, digits: Dataset, monkeypatch: 
     assert "at step 11 (epoch 2.75)" in text
     assert "the weights of '0.weight' overflowed" in text
     kept = tmp_path / "run" / "checkpoints" / "step-000000008.safetensors"
-    assert f"The last good checkpoint is {kept}; start again with other options in a new folder." in text
+    assert f"The last good checkpoint is {kept}; start again with different options in a new folder." in text
     assert kept.exists()
 
 
@@ -89,7 +89,7 @@ def test_images_that_are_not_finite(small: Any, digits: Dataset) -> None:
     trainer = Trainer(small(), digits)
     x, y = next(trainer.batches.epoch(0))
     x[0, 0, 0, 0] = float("nan")
-    with pytest.raises(DivergenceError, match="the images of this batch hold values that are not finite"):
+    with pytest.raises(DivergenceError, match="the images of this batch contain values that are not finite"):
         trainer.train_step(x, y)
 
 

@@ -94,9 +94,9 @@ def test_a_forged_state_is_a_sentence_or_does_no_harm(
         (("step",), True, "its 'step' should be a int but is a bool"),
         (("seconds",), float("inf"), "finite numbers ≥ 0"),
         (("running", "seen"), -1, "finite numbers ≥ 0"),
-        (("optimizer", "state", 99), {}, "parameters but has one called 99"),
+        (("optimizer", "state", 99), {}, "parameters, but its state has one called 99"),
         (("method", "layers", "0.weight", "beta"), "x", "beta for '0.weight' must be > 0 and finite but is 'x'"),
-        (("random", "numpy", 2), 10**6, r"a place in \[0, 624\]"),  # NumPy would read beyond its keys
+        (("random", "numpy", 2), 10**6, r"a position in \[0, 624\]"),  # NumPy would read beyond its keys
     ],
 )
 def test_what_is_wrong(

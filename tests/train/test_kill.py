@@ -130,7 +130,7 @@ def test_killed_before_the_first_checkpoint(forks: Any, unbroken: Unbroken, tmp_
     assert killed["killed"]
     assert Run(folder).checkpoints() == []
     answer = resumed(forks, folder, "rvsm")
-    assert f"{folder}: going on from step 0 of 12\n" in answer["printed"]
+    assert f"{folder}: continuing from step 0 of 12\n" in answer["printed"]
     assert Ending(folder) == expected
 
 
@@ -151,4 +151,4 @@ def test_what_is_lost_is_at_most_the_work_since_the_last_checkpoint(forks: Any, 
     assert Run(folder).checkpoints() == []
     assert forks(words=["resume", str(folder)], within="on_record", kill_at=0, minutes=0)["killed"]
     answer = forks(words=["resume", str(folder)])  # now there was one after each step but the last of the epoch
-    assert "going on from step 3 of 12\n" in answer["printed"]
+    assert "continuing from step 3 of 12\n" in answer["printed"]

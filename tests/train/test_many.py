@@ -41,12 +41,12 @@ def test_at_once_gives_what_one_after_another_gives(tmp_path: Path) -> None:
     assert [r.folder.name for r in one] == [r.folder.name for r in two]
     for before, after in zip(one, two, strict=True):
         assert all(torch.equal(w, after.weights()[name]) for name, w in before.weights().items())
-    assert told.count("begun") == 4
+    assert told.count("started") == 4
     assert len(re.findall(r"\d/4 .*, seed \d: test accuracy of u", told)) == 4
     assert "4/4 ℓ0 [b], seed 1: test accuracy" in told
     _, again = run(configs, tmp_path / "two", jobs=2, seeds=2)
     assert again.count("finished already: test accuracy") == 4
-    assert "begun" not in again
+    assert "started" not in again
 
 
 def test_what_is_finished_needs_no_images(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_is_finished_needs_no_images(tmp_path: Path) -> None:
     run(configs, tmp_path / "runs", jobs=1)
     photos.rename(tmp_path / "elsewhere")
     _, told = run(configs, tmp_path / "runs", jobs=1)
-    assert "1/1 one, seed 0, finished already" in told
+    assert "1/1 one, seed 0, already finished" in told
 
 
 def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
@@ -109,11 +109,11 @@ def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(
     assert len(good.metrics()) == 40
     # What is said in the process of a training is printed under its title.
     lines = told.splitlines()
-    assert lines[0] == "1/1 good, seed 0: begun"
+    assert lines[0] == "1/1 good, seed 0: started"
     assert lines[1].startswith("1/1 good, seed 0: test accuracy of u")
-    assert lines[2].startswith("    other machine or versions than at the start (machine an abacus → ")
+    assert lines[2].startswith("    the machine or versions differ from those at the start (machine an abacus → ")
     assert lines[3] == "    rvsm: three layers are few"
-    assert re.fullmatch(r"    .*good-s0: going on from step [1-9]\d* of \d+", lines[4])
+    assert re.fullmatch(r"    .*good-s0: continuing from step [1-9]\d* of \d+", lines[4])
     assert len(lines) == 5
 
 
@@ -125,7 +125,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     with comparison(tmp_path) as compare:
         os.kill(compare.workers()[0], signal.SIGKILL)
         text = compare.ending()
-    assert re.search(r"its process ended with code -9, perhaps for want of memory", text)
+    assert re.search(r"its process ended with code -9, perhaps because memory ran out", text)
     assert "Traceback" not in text
 
 
@@ -134,7 +134,7 @@ def test_ctrl_c_stops_all_after_a_checkpoint(tmp_path: Path) -> None:
     with comparison(tmp_path) as compare:
         os.killpg(compare.pid, signal.SIGINT)
         text = compare.ending()
-    assert "stopped; the same command goes on from here" in text
+    assert "stopped; run the same command again to continue" in text
     assert "Traceback" not in text
     assert compare.checkpoints()
 
@@ -146,7 +146,7 @@ def test_a_termination_and_a_closed_terminal_stop_all_after_a_checkpoint(tmp_pat
         os.kill(compare.pid, signal.SIGTERM)
         os.kill(compare.pid, signal.SIGHUP)
         text = compare.ending()
-    assert "stopped; the same command goes on from here" in text
+    assert "stopped; run the same command again to continue" in text
     assert "Traceback" not in text
     assert compare.checkpoints()
 
@@ -156,7 +156,7 @@ def test_ctrl_c_while_the_processes_begin(tmp_path: Path) -> None:
     with comparison(tmp_path, trained=False) as compare:
         os.killpg(compare.pid, signal.SIGINT)
         text = compare.ending()
-    assert "stopped; the same command goes on from here" in text
+    assert "stopped; run the same command again to continue" in text
     assert "Traceback" not in text
 
 

@@ -86,8 +86,8 @@ def test_bit_for_bit_from_any_step(flags: list[str], small: Any, train: Any, sto
     for step in (4, 6, 12):  # within an epoch, at the end of one, and at the very end
         folder, message = stopped(config, step)
         steps = 12 if config.training.validation else 15
-        assert message == f"stopped at step {step} of {steps}; go on with: rvsm resume {folder}"
-        assert f"{folder}: going on from step {step} of {steps}\n" in go_on(folder, digits)
+        assert message == f"stopped at step {step} of {steps}; continue with: rvsm resume {folder}"
+        assert f"{folder}: continuing from step {step} of {steps}\n" in go_on(folder, digits)
         same_ending(Run(folder), whole)
 
 
@@ -206,7 +206,7 @@ def test_a_finished_run_is_left_alone(small: Any, train: Any, digits: Dataset) -
 def test_a_result_that_lacks_something(small: Any, train: Any, digits: Dataset) -> None:
     folder = train(small()).folder
     (folder / "result.json").write_text("{}")
-    message = r"result\.json is damaged: it lacks '{}'; remove the file and resume the run to have it again"
+    message = r"result\.json is damaged: '{}' is missing; remove the file and resume the run to write it again"
     with pytest.raises(ValueError, match=message.format("test")):
         go_on(folder, digits)
     with pytest.raises(ValueError, match=message.format("input")):
@@ -219,8 +219,8 @@ def test_a_damaged_checkpoint(small: Any, train: Any, stopped: Any, digits: Data
     newest.write_bytes(newest.read_bytes()[:-100])
     text = go_on(folder, digits)
     assert f"{newest} cannot be read: " in text
-    assert "the checkpoint before is used\n" in text
-    assert "going on from step 8 of 12\n" in text
+    assert "the previous checkpoint is used\n" in text
+    assert "continuing from step 8 of 12\n" in text
     same_ending(Run(folder), train(small()))
 
 
@@ -230,9 +230,9 @@ def test_all_checkpoints_damaged(small: Any, train: Any, stopped: Any, digits: D
         path.write_bytes(b"")
     text = go_on(folder, digits)
     assert text.count("cannot be read: ") == 2
-    assert "no checkpoint is whole: the run begins anew\n" in text
+    assert "no checkpoint is intact: the run starts again\n" in text
     assert "is used" not in text
-    assert "going on from step 0 of 12\n" in text
+    assert "continuing from step 0 of 12\n" in text
     same_ending(Run(folder), train(small()))
 
 
@@ -242,7 +242,8 @@ def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) ->
     (folder / "about.json").write_text(json.dumps({**about, "threads": 1000}))
     text = go_on(folder, digits)
     assert (
-        "other machine or versions than at the start (threads 1000 → 1): the results will not be bit-identical" in text
+        "the machine or versions differ from those at the start (threads 1000 → 1): the results will not be"
+        " bit-identical" in text
     )
 
 
@@ -284,7 +285,7 @@ def test_folders_with_brackets(small: Any, digits: Dataset, tmp_path: Path) -> N
     folder = tmp_path / "[/b] [90 %]"
     start(small(), folder, Console(file=io.StringIO()), digits)
     (folder / "result.json").unlink()
-    assert f"{folder}: going on from step 0" in go_on(folder, digits)
+    assert f"{folder}: continuing from step 0" in go_on(folder, digits)
 
 
 def test_conflicts(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
@@ -292,12 +293,14 @@ def test_conflicts(small: Any, train: Any, stopped: Any, digits: Dataset) -> Non
     run = train(small())
     with pytest.raises(ValueError, match=r"is finished; see it with: rvsm report .*, or give another folder"):
         start(small(), run.folder, console, digits)
-    with pytest.raises(ValueError, match=r"other options \(training\.epochs 3 → 4\); give another folder, or remove"):
+    with pytest.raises(
+        ValueError, match=r"different options \(training\.epochs 3 → 4\); give another folder, or remove"
+    ):
         start(small("--training.epochs", "4"), run.folder, console, digits)
-    with pytest.raises(ValueError, match=r"other options \(seed 0 → 1\)"):
+    with pytest.raises(ValueError, match=r"different options \(seed 0 → 1\)"):
         start_or_resume(small("--seed", "1"), run.folder, console, digits)
     folder, _ = stopped(small(), 5)
-    with pytest.raises(ValueError, match="holds this run, unfinished; go on with: rvsm resume"):
+    with pytest.raises(ValueError, match="holds this run, unfinished; continue with: rvsm resume"):
         start(small(), folder, console, digits)
     assert start_or_resume(small(), folder, console, digits)["steps"] == 12
     file = run.folder / "config.toml"
@@ -359,7 +362,7 @@ def test_other_images_than_at_the_start_are_refused(small: Any, stopped: Any, di
     labels = digits.train.labels.clone()
     labels[0] = (labels[0] + 1) % 10
     other = replace(digits, train=replace(digits.train, labels=labels))
-    with pytest.raises(ValueError, match=r"does not fit .*\(the images are not those that the run began with"):
+    with pytest.raises(ValueError, match=r"does not fit .*\(the images are not those that the run started with"):
         go_on(folder, other)
     go_on(folder, digits)
 
@@ -379,7 +382,7 @@ def test_options_that_were_changed_meanwhile_are_named(small: Any, stopped: Any,
     config = folder / "config.toml"
     before = config.read_text()
     config.write_text(before.replace("lr = 0.1", "lr = 0.05"))
-    with pytest.raises(ValueError, match=r"other options: optimizer\.lr 0\.1 → 0\.05"):
+    with pytest.raises(ValueError, match=r"different options: optimizer\.lr 0\.1 → 0\.05"):
         go_on(folder, digits)
     config.write_text(before)
     go_on(folder, digits)
@@ -388,7 +391,7 @@ def test_options_that_were_changed_meanwhile_are_named(small: Any, stopped: Any,
 def test_a_folder_with_checkpoints_but_no_config_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
     folder, _ = stopped(small(), 5)
     (folder / "config.toml").unlink()
-    with pytest.raises(ValueError, match=r"of a run whose config\.toml is gone"):
+    with pytest.raises(ValueError, match=r"of a run whose config\.toml is missing"):
         start(small(), folder, Console(file=io.StringIO()), digits)
 
 

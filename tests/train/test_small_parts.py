@@ -93,7 +93,7 @@ class TestDisplay:
         text = io.StringIO()
         result = start(small(), tmp_path / "run", Console(file=text, width=40), digits)
         lines = text.getvalue().splitlines()
-        assert lines[0].startswith("12 steps: 3 × 4 batches of 256 images; these are few to learn in")
+        assert lines[0].startswith("12 steps: 3 × 4 batches of 256 images; this is a small number")
         assert [line[:9] for line in lines[1:]] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]  # on one line each
         for word in ("loss ", "w ", "u ", "zeros ", "gap ", "images/s", "left"):
             assert word in lines[1]

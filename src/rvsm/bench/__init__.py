@@ -1,4 +1,4 @@
-"""Engines side by side: the sparse runtime and what a user could run instead."""
+"""Compare the sparse runtime with alternative engines."""
 
 from rvsm.bench.commands import bench, measure, pack
 from rvsm.bench.comparison import Comparison, Measurement, compare

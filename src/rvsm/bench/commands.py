@@ -1,4 +1,4 @@
-"""What the commands ``pack`` and ``bench`` do, with plain arguments."""
+"""The work of the commands ``pack`` and ``bench``, with plain arguments."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -26,9 +26,9 @@ def model_of(
 
     Args:
         source: the folder of a finished run, or ``module:callable``, which makes the network.
-        weights: its weights, as safetensors or as a ``.pt`` file of tensors.
-        shape: of one image, for example 3, 32, 32; a run knows its own.
-        allow_import: the models, as module:callable, that a run may have imported.
+        weights: its weights, as a safetensors file or a ``.pt`` file of tensors.
+        shape: the shape of one image, for example 3, 32, 32; not needed for a run.
+        allow_import: the models, as module:callable, that a run may import.
 
     """
     if Path(source).is_dir():
@@ -41,13 +41,13 @@ def model_of(
 
         model = load_model(source)
         if shape is None:
-            raise ValueError(f"the shape of an image is needed for {source}: --input 3,32,32, for example")
+            raise ValueError(f"the shape of an image is needed for {source}: give, for example, --input 3,32,32")
     else:
-        raise ValueError(f"{source!r} is neither the folder of a run nor module:callable")
+        raise ValueError(f"{source!r} is neither the folder of a run nor module:callable; give one of them")
     if weights is not None:
         _load_weights(model, weights)
     if not shape or min(shape) < 1:
-        raise ValueError(f"the shape of an image must be whole numbers from 1 but is {shape}")
+        raise ValueError(f"the shape of an image must be integers ≥ 1 but is {shape}")
     return model.eval(), torch.zeros(1, *shape)
 
 
@@ -59,7 +59,7 @@ def pack(
     shape: Sequence[int] | None = None,
     allow_import: Collection[str] = (),
 ) -> Description:
-    """Compile a network, write it to a file for the runtime, and return what is in it."""
+    """Compile a network, write it to a file for the runtime, and return a description of the file."""
     from rvsm.lowering import compile
 
     model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
@@ -78,16 +78,18 @@ def measure(
     rounds: int = 7,
     allow_import: Collection[str] = (),
 ) -> Comparison:
-    """Pack a finished run, time it beside other engines, and keep size and speeds in the run's folder for reports.
+    """Pack a finished run, compare its speed with other engines, and save size and speeds in its folder for reports.
 
-    The file is what is timed, not the program that made it, which may leave to PyTorch what is faster there. A
-    report has room for one speed, that of the largest batch.
+    The program loaded from the file is timed, not the compiled one, which may run parts in PyTorch if they are faster
+    there. A report shows one speed, that of the largest batch.
     """
     from rvsm.lowering import compile
     from rvsm.records import Run
 
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not the folder of a run, so that its speeds cannot be kept there")
+        raise ValueError(
+            f"{folder} is not the folder of a run, so its speeds cannot be saved there; give a finished run"
+        )
     model, example = model_of(str(folder), allow_import=allow_import)
     count, file = threads or torch.get_num_threads(), folder / "model.rvsm"
     compile(model, example, threads=count).save(file)
@@ -130,20 +132,22 @@ def bench(
     rounds: int = 7,
     allow_import: Collection[str] = (),
 ) -> Comparison:
-    """Compare engines on a run, on ``module:callable``, or on a file of the runtime ``against`` such a network.
+    """Compare engines on a run, on ``module:callable``, or on a packed file ``against`` such a network.
 
-    With ``against`` the others run that network as it is, not the folded one of the file.
+    With ``against``, the other engines run that network as it is, not the folded network of the file.
     """
     program = None
     if Path(source).is_file():
         if against is None:
-            raise ValueError(f"{source} is a file: say what to compare it with, --against module:callable")
+            raise ValueError(
+                f"{source} is a packed file: name the network to compare it with: --against module:callable"
+            )
         program = load(source, threads=threads or torch.get_num_threads())
         known = sizes_of(program.plan.axes[0], program.plan.inputs[0])
         model, example = model_of(against, weights=weights, shape=shape or known, allow_import=allow_import)
     else:
         if against is not None:
-            raise ValueError(f"--against goes with a file of the runtime, but {source} is not a file")
+            raise ValueError(f"--against needs a packed file, but {source} is not a file")
         model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
     return compare(
         model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
@@ -151,7 +155,7 @@ def bench(
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:
-    """Load safetensors, or a ``.pt`` file that holds nothing but tensors."""
+    """Load a safetensors file, or a ``.pt`` file that holds only tensors."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     tensors: Any
@@ -166,7 +170,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     else:
         try:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # pickle's own errors are of many kinds
+        except Exception as error:  # pickle raises many kinds of errors
             reason = (str(error).strip().splitlines() or [""])[0][:100]
             raise ValueError(f"{path} cannot be read as a file of tensors: {reason}") from None
         if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):

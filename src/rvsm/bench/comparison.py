@@ -1,4 +1,4 @@
-"""The comparison: all engines in turn, again and again, so that a slow moment of the machine falls on all of them."""
+"""Compare engines: all of them take turns, so that slow moments of the machine affect all of them."""
 
 import statistics
 import time
@@ -14,15 +14,15 @@ from rvsm.bench.memory import peak_memory
 from rvsm.example_inputs import difference, example_tuple, trial_inputs
 from rvsm.threads import torch_threads
 
-REST = 0.01  # seconds between engines: threads of the one before still spin
-BLOCK = 0.05  # seconds that an engine is given in a round, at least one run
+REST = 0.01  # seconds between engines, since threads of the previous one still spin
+BLOCK = 0.05  # seconds for an engine in a round; at least one run
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One engine at one batch size: the median and the least of its seconds, and how far its output is from PyTorch's.
+    """One engine at one batch size: its median and least seconds, and the difference of its output from PyTorch's.
 
-    ``memory`` is what building it and running the largest batch took at the peak, in bytes; ``problem`` says why there
+    ``memory`` is the peak memory for building it and running the largest batch, in bytes. ``problem`` says why there
     are no figures.
     """
 
@@ -45,7 +45,7 @@ class Comparison:
     measurements: tuple[Measurement, ...]
 
     def speedup(self, batch: int, *, precision: str | None = None) -> float | None:
-        """Return how many times faster ours is than the fastest other one; of one ``precision`` if that is given."""
+        """Return how many times faster ours is than the fastest other engine, of one ``precision`` if given."""
         rows = [m for m in self.measurements if m.batch == batch and m.seconds is not None]
         ours = [m.seconds for m in rows if m.engine == OURS and m.seconds is not None]
         others = [
@@ -58,7 +58,7 @@ class Comparison:
         return [{"title": self.title, "threads": self.threads, **asdict(m)} for m in self.measurements]
 
     def rows(self) -> list[list[str]]:
-        """Return the table, its head first."""
+        """Return the rows of the table, starting with the head."""
         batches = sorted({m.batch for m in self.measurements})
         columns = [*(f"batch {b}, ms" for b in batches), *(f"× ours, {b}" for b in batches)]
         table = [["engine", *columns, "difference", "MB"]]
@@ -87,8 +87,8 @@ class Comparison:
         return "\n".join([head, *(line.rstrip() for line in lines), *self._verdicts()])
 
     def markdown(self) -> str:
-        """Return the table in Markdown, with a line of what it says."""
-        from rvsm.pages.markdown import pipe_table  # brings matplotlib, which timing does without
+        """Return the table in Markdown, followed by its conclusions."""
+        from rvsm.pages.markdown import pipe_table  # imports matplotlib, which timing does not need
 
         head, *rows = self.rows()
         return "\n".join([f"### {self.title}", "", pipe_table(head, rows), *self._verdicts()])
@@ -118,14 +118,14 @@ def compare(
     """Run a network in all engines and return the figures.
 
     Args:
-        model: the network in eval mode, as it is: nothing is folded for the other engines but by themselves.
-        example: a batch of any size, or a tuple of several inputs, for the shapes; floats become random ones.
-        title: the head of the table.
-        program: what to measure as ours; by default ``rvsm.compile`` of the model.
+        model: the network in eval mode, as it is: the other engines do their own folding.
+        example: a batch of any size, or a tuple of several inputs, for the shapes; floats are replaced by random ones.
+        title: the title of the table.
+        program: the program to measure as ours; by default, ``rvsm.compile`` of the model.
         batches: the batch sizes.
         engines: names from ``ENGINES``; all by default.
-        threads: for every engine the same; by default PyTorch's present number.
-        rounds: how often each engine gets its turn; medians are over all runs.
+        threads: the number of threads of every engine; by default, PyTorch's current number.
+        rounds: the number of turns of each engine; medians are over all runs.
 
     """
     names = list(ENGINES if engines is None else engines)
@@ -133,7 +133,7 @@ def compare(
     if unknown:
         raise ValueError(f"unknown engine {unknown[0]!r}; choose from {', '.join(ENGINES)}")
     if not batches or min(batches) < 1 or rounds < 1:
-        raise ValueError("batches must be whole numbers from 1, and rounds at least 1")
+        raise ValueError("batches must be integers ≥ 1, and rounds at least 1")
     examples = example_tuple(example)
     inputs = {b: trial_inputs(examples, b) for b in sorted(set(batches))}
     count = threads or torch.get_num_threads()
@@ -149,7 +149,7 @@ def compare(
 
 @dataclass(frozen=True)
 class _Built:
-    """An engine that is there, with the memory it took; or why it is not."""
+    """An engine with its memory, or the reason why it is not available."""
 
     name: str
     engine: Engine | None
@@ -171,7 +171,7 @@ def _build(
 
     try:
         return _Built(name, *peak_memory(first))
-    except Exception as problem:  # whatever another engine dislikes is its row's text
+    except Exception as problem:  # any failure of another engine is shown in its row
         if name == OURS:
             raise
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:80]

@@ -1,4 +1,4 @@
-"""The engines, each as what prepares a batch and runs it; adding one is a function and a line in ``ENGINES``."""
+"""The engines: each prepares a batch and runs it. To add one, write a function and add a line to ``ENGINES``."""
 
 import copy
 import tempfile
@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-SIZES = 1 << 20  # batch sizes that torch.compile may be asked for: no limit
+SIZES = 1 << 20  # batch sizes that torch.compile may compile for: practically no limit
 Inputs = tuple[Tensor, ...]
 Run = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine with a network in it: ``prepare`` the inputs once, then ``run`` them again and again."""
+    """An engine with a network: ``prepare`` the inputs once, then ``run`` them repeatedly."""
 
     prepare: Callable[[Inputs], Any]
     run: Run
@@ -25,9 +25,9 @@ class Engine:
 
 @dataclass(frozen=True)
 class Kind:
-    """An engine to be had: ``build(model, examples, threads)`` raises if it is missing or cannot take the network.
+    """A kind of engine: ``build(model, examples, threads)`` raises if it is missing or cannot run the network.
 
-    ``precision`` is what it computes in.
+    ``precision`` is the precision of its computation.
     """
 
     build: Callable[[nn.Module, Inputs, int], Engine]
@@ -39,7 +39,7 @@ def _same(inputs: Inputs) -> Inputs:
 
 
 def called(program: Callable[..., Any]) -> Engine:
-    """Return the engine of something that is called with the inputs as they are."""
+    """Return the engine of a program that takes the inputs as they are."""
     return Engine(_same, lambda inputs: program(*inputs))
 
 
@@ -81,7 +81,7 @@ def _compiled(model: nn.Module, examples: Inputs, threads: int) -> Engine:
             return frozen(*inputs)
 
     def prepare(inputs: Inputs) -> Inputs:
-        """Compile for this batch size, however many there are: beyond a limit dynamo would silently run PyTorch."""
+        """Compile for this batch size; above its default limit of sizes, dynamo would silently run PyTorch."""
         with torch._dynamo.config.patch(recompile_limit=SIZES, accumulated_recompile_limit=SIZES):
             run(inputs)
         return inputs

@@ -1,4 +1,4 @@
-"""The memory that something takes at its peak."""
+"""Measure peak memory."""
 
 import gc
 from collections.abc import Callable
@@ -10,10 +10,10 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def peak_memory(action: Callable[[], T]) -> tuple[T, float | None]:
-    """Return what ``action`` returns, and by how many bytes the process grew at most; None where that is not known."""
+    """Return the result of ``action`` and the peak growth of the process in bytes; None if that is not known."""
     gc.collect()
     try:
-        _RESET.write_text("5")  # Linux: the highest mark is now the present size
+        _RESET.write_text("5")  # Linux: resets the peak to the current size
         before = _read("VmRSS")
     except (OSError, ValueError):
         return action(), None

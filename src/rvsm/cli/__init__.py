@@ -1,4 +1,4 @@
-"""The command line: it only wires; each command's work is elsewhere."""
+"""The command line: it only parses arguments and calls the library."""
 
 import argparse
 import io
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``rvsm`` with its arguments and return the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr has it; names of files need not be UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")  # like stderr; file names need not be UTF-8
     parser = argparse.ArgumentParser(
         prog="rvsm",
         description="Train sparse neural networks.",
@@ -37,14 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usage="rvsm COMMAND …      (rvsm COMMAND --help lists its options)",
     )
     parser.add_argument("--version", action="version", version=f"rvsm {__version__}")
-    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of those below")
+    parser.add_argument("command", choices=list(COMMANDS), metavar="COMMAND", help="one of the commands below")
     command = parser.parse_args(words[:1]).command
     handler = logging.StreamHandler()
     handler.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[handler])
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
     try:
-        with warnings.catch_warnings(), needed_by(command, extra="train"):  # all of what any command needs
+        with warnings.catch_warnings(), needed_by(command, extra="train"):  # this extra has all that any command needs
             warnings.showwarning = _warn
             return COMMANDS[command][0](words[1:])
     except MissingLibraryError as missing:
@@ -52,12 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stopped:
         complain(str(stopped) or "stopped")
         return 130
-    except BrokenPipeError:  # whoever read the output has closed it, as head does
+    except BrokenPipeError:  # the reader of the output has closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except RecursionError:
-        complain("the file that was read is nested too deeply; look at it, or put back an intact one")
-    except (ValueError, OSError, RuntimeError) as error:  # the last is torch's: out of memory, and the like
+        complain("a file is nested too deeply; check it, or restore an intact copy")
+    except (ValueError, OSError, RuntimeError) as error:  # torch raises the last one, for example when out of memory
         complain(error)
     except MemoryError as error:
         complain(f"there is not enough memory: {str(error) or 'give smaller sizes'}")
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="rvsm train", add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
-    parser.add_argument("-h", "--help", action="store_true", help="list all options, and stop")
+    parser.add_argument("-h", "--help", action="store_true", help="list all options and exit")
     add_allow_import(parser)
     options, rest = parser.parse_known_args(words)
     from rvsm.config import help_of, read_config, split
@@ -92,7 +92,7 @@ def _train(words: list[str]) -> int:
 
 
 def _resume(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rvsm resume", description="Go on with a run from its newest checkpoint.")
+    parser = argparse.ArgumentParser(prog="rvsm resume", description="Resume a run from its newest checkpoint.")
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
     add_allow_import(parser)
     options = parser.parse_args(words)
@@ -109,12 +109,16 @@ def _compare(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rvsm compare",
         usage="rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]",
-        description="Run what is missing, skip what is finished; print and save one table with mean ± std, and a page.",
-        epilog="Other options change all files; rvsm train --help lists them.",
+        description="Run what is missing and skip what is finished. Print and save a table with mean ± std and a page.",
+        epilog="Other options apply to all files; rvsm train --help lists them.",
         allow_abbrev=False,
     )
-    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="runs of each file, with seeds 0 to N-1")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="train N at once, dividing the cores")
+    parser.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="number of runs of each file, with seeds 0 to N-1"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="train N runs at once and divide the cores between them"
+    )
     parser.add_argument("--runs", type=path, default=Path("runs"), help="folder of the runs (default: %(default)s)")
     parser.add_argument("--out", type=path, help="where to write the table and the page (default: RUNS/comparison)")
     add_allow_import(parser)
@@ -126,7 +130,7 @@ def _compare(words: list[str]) -> int:
     if not files:
         raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
     if any(flag.partition("=")[0] == "--seed" for flag in flags):
-        raise ValueError("compare runs each file with the seeds 0 to N-1; say --seeds N instead of --seed")
+        raise ValueError("compare runs each file with the seeds 0 to N-1; use --seeds N instead of --seed")
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
@@ -145,10 +149,10 @@ def _compare(words: list[str]) -> int:
 
 def _report(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="rvsm report", description="Write a page with a table and pictures about one run or several."
+        prog="rvsm report", description="Write a page with a table and pictures about one or more runs."
     )
     parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of runs")
-    parser.add_argument("--out", type=path, help="the folder to write to (default: that of the first run)")
+    parser.add_argument("--out", type=path, help="the folder to write to (default: the folder of the first run)")
     options = parser.parse_args(words)
     from rvsm.records import Run
     from rvsm.report import report
@@ -164,7 +168,7 @@ def _report(words: list[str]) -> int:
 
 def _demo(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="rvsm demo", description="Train a small network on embedded digits by several methods, and compare them."
+        prog="rvsm demo", description="Train a small network on embedded digits with several methods, and compare them."
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the batches")
     parser.add_argument("--out", type=path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
@@ -176,28 +180,28 @@ def _demo(words: list[str]) -> int:
 
 
 def _told(command: Command) -> str:
-    """Return the first line of a command's docstring as a line of the help."""
+    """Return the first line of a command's docstring for the help."""
     line = (command.__doc__ or "").strip().partition("\n")[0]
     return line[:1].lower() + line[1:].removesuffix(".")
 
 
 COMMANDS: dict[str, tuple[Command, str]] = {
-    "demo": (_demo, "the whole story in about a minute, on embedded data: rvsm demo"),
-    "train": (_train, "train one network as a file and flags say: rvsm train [FILE] [--section.option VALUE …]"),
-    "resume": (_resume, "go on with a run that was stopped: rvsm resume RUN"),
-    "compare": (_compare, "run what is missing of several files, and show one table: rvsm compare FILE… [--seeds N]"),
+    "demo": (_demo, "train and compare several methods in about a minute, on embedded data: rvsm demo"),
+    "train": (_train, "train one network from a file and flags: rvsm train [FILE] [--section.option VALUE …]"),
+    "resume": (_resume, "continue a run that was stopped: rvsm resume RUN"),
+    "compare": (_compare, "train several files and show one table: rvsm compare FILE… [--seeds N]"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
     "evaluate": (evaluate, "measure the accuracy of a run or a packed file: rvsm evaluate RUN|FILE [--data.path …]"),
     "predict": (predict, "print the classes of images: rvsm predict RUN|FILE IMAGE…"),
     "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
-    "info": (info, "say what is in a packed file: rvsm info FILE"),
-    "collect": (collect, "keep finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
+    "info": (info, "describe the contents of a packed file: rvsm info FILE"),
+    "collect": (collect, "save finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
     **{name: (found, _told(found)) for name, found in plugins("rvsm.commands").items()},
 }
 
 
-def _warn(  # noqa: PLR0917 - what the warnings module calls with
+def _warn(  # noqa: PLR0917 - the signature that the warnings module expects
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -205,7 +209,7 @@ def _warn(  # noqa: PLR0917 - what the warnings module calls with
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning as a sentence, without the line of code that it comes from."""
+    """Print a warning as a sentence, without the line of code that caused it."""
     complain(message)
 
 

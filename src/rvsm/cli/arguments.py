@@ -1,13 +1,13 @@
-"""Arguments that several commands have."""
+"""Arguments that several commands share."""
 
 import argparse
 from pathlib import Path
 
 
 def path(text: str) -> Path:
-    """Return a path; an empty string, as a variable that is not set leaves it, is not taken for the folder here."""
+    """Return a path; an empty string, for example from an unset variable, does not mean the current folder."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a path but got an empty string; the current folder is written .")
+        raise argparse.ArgumentTypeError("expected a path but got an empty string; write . for the current folder")
     return Path(text)
 
 
@@ -18,5 +18,5 @@ def add_allow_import(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="module:callable",
-        help="a model that the folder or file may import, which runs its code; name it only if you trust it",
+        help="a model that the folder or file may import; this runs its code, so name it only if you trust it",
     )

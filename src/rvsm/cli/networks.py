@@ -12,7 +12,9 @@ def pack(words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
     )
-    parser.add_argument("source", metavar="RUN|module:callable", help="a finished run, or what makes the network")
+    parser.add_argument(
+        "source", metavar="RUN|module:callable", help="a finished run, or a callable that makes the network"
+    )
     _add_network(parser)
     parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
     options = parser.parse_args(words)
@@ -31,23 +33,28 @@ def pack(words: list[str]) -> int:
 def bench(words: list[str]) -> int:
     """Time a network in several engines."""
     parser = argparse.ArgumentParser(
-        prog="rvsm bench", description="Time a network in the sparse runtime and in the engines one could use instead."
+        prog="rvsm bench", description="Time a network in the sparse runtime and in alternative engines."
     )
     parser.add_argument(
         "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
     )
     _add_network(parser)
-    parser.add_argument("--against", metavar="module:callable", help="the original network of a packed file")
-    parser.add_argument("--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="default: 1,16,64")
-    parser.add_argument("--threads", type=int, help="threads of every engine (default: torch's own choice)")
-    parser.add_argument("--keep", action="store_true", help="keep size and speeds in the run's folder, for reports")
+    parser.add_argument(
+        "--against", metavar="module:callable", help="the original network, if the source is a packed file"
+    )
+    parser.add_argument(
+        "--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="batch sizes (default: 1,16,64)"
+    )
+    parser.add_argument("--threads", type=int, help="threads of every engine (default: that of torch)")
+    parser.add_argument("--keep", action="store_true", help="save size and speeds in the run's folder, for reports")
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
 
     if options.keep:
         if options.weights or options.against or options.input:
             raise ValueError(
-                "--keep goes with the folder of a run, which knows its weights and the shape of its images"
+                "--keep needs the folder of a run, which has its own weights and image shape; leave out --weights,"
+                " --against and --input"
             )
         kept = measure(
             Path(options.source), batches=options.batches, threads=options.threads, allow_import=options.allow_import
@@ -68,9 +75,9 @@ def bench(words: list[str]) -> int:
 
 
 def info(words: list[str]) -> int:
-    """Say what is in a packed file."""
-    parser = argparse.ArgumentParser(prog="rvsm info", description="Say what is in a packed file.")
-    parser.add_argument("file", type=path, metavar="FILE", help="a file that rvsm pack or program.save wrote")
+    """Describe the contents of a packed file."""
+    parser = argparse.ArgumentParser(prog="rvsm info", description="Describe the contents of a packed file.")
+    parser.add_argument("file", type=path, metavar="FILE", help="a file written by rvsm pack or program.save")
     options = parser.parse_args(words)
     from rvsm.runtime import describe
 
@@ -79,9 +86,9 @@ def info(words: list[str]) -> int:
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
-    weights = "the weights of module:callable: .safetensors, or .pt with tensors"
+    weights = "the weights for module:callable: a .safetensors file, or a .pt file that holds only tensors"
     parser.add_argument("--weights", type=path, help=weights)
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; a run knows its own")
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; not needed for a run")
     add_allow_import(parser)
 
 

@@ -1,4 +1,4 @@
-"""What the commands print: names in it may come from files that somebody else wrote."""
+"""Print the output of commands, which may contain names from untrusted files."""
 
 import logging
 import sys
@@ -7,17 +7,17 @@ from rvsm.files import printable
 
 
 def show(shown: object) -> None:
-    """Print something, line by line, with escapes in place of what a terminal would obey."""
+    """Print something, line by line, with control characters shown as escapes."""
     print(lines(shown))
 
 
 def complain(shown: object) -> None:
-    """Print what is wrong, likewise, where errors go."""
+    """Print an error in the same way, to stderr."""
     print(f"rvsm: {lines(shown)}", file=sys.stderr)
 
 
 def lines(shown: object) -> str:
-    r"""Return a string of several lines with escapes in place of all other characters that are not printable.
+    r"""Return a string of several lines in which all other characters that are not printable are escaped.
 
     >>> lines("a\x1b[2J\nb")
     'a\\x1b[2J\nb'
@@ -26,7 +26,7 @@ def lines(shown: object) -> str:
 
 
 class LogFormatter(logging.Formatter):
-    """Messages of the log as they are printed."""
+    """Formats log messages for printing."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message alone."""

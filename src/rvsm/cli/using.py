@@ -1,4 +1,4 @@
-"""The commands that use a trained network: evaluate and predict."""
+"""The commands that use trained networks: evaluate, predict and collect."""
 
 import argparse
 import json
@@ -11,10 +11,9 @@ def evaluate(words: list[str]) -> int:
     """Measure the accuracy of a run or a packed file."""
     parser = _parser(
         "evaluate",
-        "Measure the accuracy of a finished run, or of a packed file, on its test images, or on those of other data.",
+        "Measure the accuracy of a finished run or a packed file, on its test images or on those of another data set.",
         usage="rvsm evaluate RUN|FILE [--run RUN] [--json] [--data.option VALUE …]",
-        epilog="--data.path, --data.name and so on choose other images than those of the run; rvsm train --help lists"
-        " them.",
+        epilog="--data.path, --data.name and so on choose other images; rvsm train --help lists these options.",
     )
     options, flags = parser.parse_known_args(words)
     if wrong := [word for word in flags if word.startswith("-") and not word.startswith("--data.")]:
@@ -34,8 +33,8 @@ def predict(words: list[str]) -> int:
     """Print the classes of images."""
     parser = _parser(
         "predict",
-        "Print class and probability of images, by a finished run or a packed file. Images are cut to squares, scaled"
-        " and normalised as in the run.",
+        "Print the class and its probability for each image, with a finished run or a packed file. Images are cropped"
+        " to squares, scaled and normalised as in the run.",
     )
     parser.add_argument("images", nargs="+", type=path, metavar="IMAGE", help="image files")
     options = parser.parse_args(words)
@@ -52,15 +51,15 @@ def predict(words: list[str]) -> int:
 
 
 def collect(words: list[str]) -> int:
-    """Keep finished runs as lines of a text file."""
+    """Save finished runs as lines of a text file."""
     parser = argparse.ArgumentParser(
         prog="rvsm collect",
-        description="Keep finished runs as lines of a small text file, from which results are made.",
+        description="Save finished runs as lines of a small text file, the source of tables of results.",
     )
     parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of finished runs")
     parser.add_argument(
         "--into", type=path, required=True, metavar="FILE.jsonl",
-        help="the file; a line of the same name, options and seed is replaced",
+        help="the file; a line with the same name, options and seed is replaced",
     )  # fmt: skip
     options = parser.parse_args(words)
     from rvsm.collect import collect
@@ -79,7 +78,7 @@ def _parser(
     )
     parser.add_argument("source", type=path, metavar="RUN|FILE", help="the folder of a finished run, or a packed file")
     parser.add_argument(
-        "--run", type=path, help="the run that a packed file was made of (default: the folder that it is in)"
+        "--run", type=path, help="the run that a packed file was made from (default: the folder of the file)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     add_allow_import(parser)

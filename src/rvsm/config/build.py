@@ -1,4 +1,4 @@
-"""Make what a configuration describes."""
+"""Build the objects that a configuration describes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,12 +26,12 @@ def dataset(config: Config) -> Dataset:
 
 
 def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Module:
-    """Return a new network: it is told channels, classes and size of the images, as far as it asks for them."""
+    """Return a new network; it gets the channels, classes and size of the images if it has such arguments."""
     maker = entry("model", config.model.name)
     about = {"channels": channels, "classes": classes, "size": size}
     try:
         model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
-    except Exception as error:  # whatever a user's code may raise
+    except Exception as error:  # a user's code may raise anything
         told = str(error) if config.model.name in MODELS else blame(error)
         raise ValueError(f"the model {config.model.name!r} cannot be made: {told}") from error
     if not isinstance(model, nn.Module):
@@ -40,7 +40,7 @@ def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Mod
 
 
 def optimizer(config: Config) -> OptimizerOptions:
-    """Return the options of the optimizer, which build it."""
+    """Return the options of the optimizer, which can build it."""
     return cast(OptimizerOptions, entry("optimizer", config.optimizer.name)(**config.optimizer.options))
 
 
@@ -63,7 +63,7 @@ def augmentations(config: Config) -> list[Augmentation]:
 
 
 def penalty(config: Config) -> Penalty | None:
-    """Return the penalty, if there is one; its λ is 1 where a budget will set it."""
+    """Return the penalty, if there is one; its λ is 1 if a budget will set it."""
     if config.penalty is None:
         return None
     free = {} if config.budget is None else {"lam": 1.0}
@@ -71,17 +71,17 @@ def penalty(config: Config) -> Penalty | None:
 
 
 def grouping(config: Config) -> Grouping | None:
-    """Return how weights are grouped, where the method groups them."""
+    """Return how weights are grouped, if the method groups them."""
     return None if config.groups is None else entry("groups", config.groups.name)(**config.groups.options)
 
 
 def budget(config: Config, steps: int) -> Budget | None:
-    """Return the target sparsity for a training of so many steps, if there is one."""
+    """Return the budget for a training of this many steps, if there is one."""
     return None if config.budget is None else Budget(steps=steps, **config.budget)
 
 
 def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Method | None:
-    """Return the method that makes the model sparse in so many steps; None for dense training."""
+    """Return the method that makes the model sparse in this many steps; None for dense training."""
     if config.method.name == "dense":
         return None
     maker = entry("method", config.method.name)
@@ -91,7 +91,7 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
         "budget": budget(config, steps),
         "example_input": example,
         "epoch_steps": steps // config.training.epochs,
-        "steps": None if takes(maker, "budget") else steps,  # a budget has them
+        "steps": None if takes(maker, "budget") else steps,  # a budget already has them
     }
     told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
     with _of("method"):
@@ -99,7 +99,7 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
 
 
 def check(config: Config) -> None:
-    """Raise what can be raised before there is any data."""
+    """Raise all errors that can be found without data."""
     for section, make in (("optimizer", _trial), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
         with _of(section):
             make(config)
@@ -109,7 +109,7 @@ def check(config: Config) -> None:
 
 @contextmanager
 def _of(section: str) -> Iterator[None]:
-    """Say which section it is whose options are refused."""
+    """Name the section of refused options in the error."""
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -117,5 +117,5 @@ def _of(section: str) -> Iterator[None]:
 
 
 def _trial(config: Config) -> Optimizer:
-    """Return the optimizer of a parameter that does not matter, so that torch refuses bad options now."""
+    """Return an optimizer for a dummy parameter, so that torch rejects invalid options now."""
     return optimizer(config).build([nn.Parameter(torch.zeros(1))])

@@ -1,4 +1,4 @@
-"""A whole configuration: one training, told by names of registries and their options."""
+"""A complete configuration of one training: names from registries, and their options."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from rvsm.config.training import Augment, Training
 from rvsm.config.values import plain
 
 OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
-"""The options that say where and how a training runs, not what it is, by section."""
+"""The options that say where and how a training runs, not what is trained, by section."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Config:
-    """What a training is: data, model, optimizer, schedule, its course, and how the weights are made sparse.
+    """The definition of a training: data, model, optimizer, schedule, epochs, and how the weights are made sparse.
 
     `read_config` makes it from a file and the command line.
 
     Attributes:
-        name: what the row of a table is called.
-        seed: decides the first weights, the order of the images, their augmentation and the validation images.
+        name: the name of the run, and of its row in a table.
+        seed: decides the initial weights, the order of the images, their augmentation and the validation images.
         data: the data set.
         model: the network.
         optimizer: the optimizer.
@@ -41,10 +41,10 @@ class Config:
         training: epochs, batches, precision.
         augment: random changes of the training images.
         method: the method that makes the weights sparse, or "dense".
-        penalty: the penalty, where the method has one; without λ where a budget sets it.
-        groups: how weights are grouped, where the method groups them.
+        penalty: the penalty, if the method has one; without λ if a budget sets it.
+        groups: how weights are grouped, if the method groups them.
         budget: the options of the target sparsity, without the steps, if there is one.
-        weights: the file or the folder of the run whose weights the network begins with, if it does not begin anew.
+        weights: the file or the folder of the run with the initial weights, if they are not random.
 
     """
 
@@ -67,7 +67,7 @@ class Config:
             raise ValueError(f"seed must be an integer of at most 64 bits but is {self.seed}")
 
     def table(self) -> dict[str, Any]:
-        """Return all options, as sections of a file; what is null is left out, as TOML has no word for it.
+        """Return all options as sections of a file; null values are left out, since TOML has no null.
 
         An option that a file cannot hold is an error that names it.
         """
@@ -94,11 +94,11 @@ class Config:
 
 
 def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]]) -> str:
-    """Return eight characters that depend on the options of a table, but for its name and seed.
+    """Return eight characters that depend on all options of a table except its name and seed.
 
     Args:
-        table: sections of options, of whatever kinds a file may hold.
-        left_out: the options of a section that do not count.
+        table: sections of options, with any values that a file can hold.
+        left_out: the options of each section that do not count.
 
     """
     counted = {
@@ -115,9 +115,9 @@ def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[s
     """Return the options in which two configurations differ, as "training.epochs 10 → 12".
 
     Args:
-        ours: the one.
-        theirs: the other.
-        machine: whether options that belong to a machine count, too.
+        ours: the first configuration.
+        theirs: the second configuration.
+        machine: whether options that belong to a machine also count.
 
     """
     one, other = _flat(ours.table()), _flat(theirs.table())
@@ -135,7 +135,7 @@ def _kept(key: str, value: Any) -> Any:
         return plain(value)
     except ValueError as error:
         raise ValueError(
-            f"{key} holds {error}, which has no place in the file where a run keeps its options; give strings,"
+            f"{key} holds {error}, which cannot be stored in the file with the options of a run; give strings,"
             " numbers, or lists and tables of them"
         ) from None
 

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words."""
+"""Error messages about a configuration."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -6,17 +6,17 @@ from difflib import get_close_matches
 from rvsm.config.sections import CHOICES, PLAIN, takes
 
 NO_TARGET = (
-    "the method needs to know how many zeros you want: give a target, --budget.sparsity 0.9 (rvsm, magnitude, acdc), or"
-    " a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+    "the method needs to know how many zeros you want: give a target sparsity, --budget.sparsity 0.9 (rvsm,"
+    " magnitude, acdc), or a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
 )
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """Say what is wrong with a key that is not among the known ones."""
+    """Return the message about an unknown key."""
     section, _, option = key.partition(".")
     near = [name for name in known if name.startswith(f"{section}.")]
     if key == "base":
-        return "base is the first line of a TOML file, which other options are added to; it has no place here"
+        return "base is the first line of a TOML file that builds on another file; it cannot be used here"
     if not option:
         if section in (*CHOICES, *PLAIN):
             return f"[{section}] is a section: write [{section}] and its options below, or --{section}.option"
@@ -30,7 +30,7 @@ def unknown_key(key: str, known: Collection[str]) -> str:
 
 
 def _misplaced(key: str, known: Collection[str]) -> str | None:
-    """Say why a key of a known name is not welcome here."""
+    """Return why a key of a known name cannot be used here."""
     section, _, option = key.partition(".")
     if key == "penalty.lam" and "budget.sparsity" in known:
         return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"

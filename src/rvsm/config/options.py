@@ -1,4 +1,4 @@
-"""The options that there are: the arguments of the chosen entries, with their names, types, defaults and docstrings."""
+"""The available options: the arguments of the chosen entries, with their names, types, defaults and docstrings."""
 
 import inspect
 import json
@@ -13,22 +13,22 @@ from rvsm.config.values import is_plain, kind_of, plain
 from rvsm.models import require_allowed
 
 _RUN = {
-    "name": (str, None, "what the run is called; by default, the name of the file."),
+    "name": (str, None, "the name of the run; by default, the name of the file."),
     "seed": (int, 0, "seed of the weights, the batches, the augmentation and the choice of validation images."),
 }
 _WEIGHTS = "weights to begin with: a .safetensors file, or the folder of a finished run of the same network."
 
 
 class Options:
-    """The options that there are, once the names among the settings have chosen their entries.
+    """The available options, after the names in the settings have chosen their entries.
 
     Args:
-        said: what the user says, by key.
-        allowed: the models of the user's own, as module:callable, that may be imported.
+        said: the user's settings, by key.
+        allowed: the user's own models, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
     Attributes:
-        sections: the callable that takes a section's options, by the name of the section.
+        sections: the callable that takes the options of a section, by the name of the section.
         known: the options by key, such as "penalty.lam".
         fixed: the keys of arguments that keep their default, since no file of options could hold it.
 
@@ -70,7 +70,7 @@ class Options:
                 self.known = {**free, **self.known}
 
     def _add(self, section: str, maker: Entry, skip: set[str]) -> None:
-        """Add the arguments that can be options: those that a file can hold, whose names are not taken."""
+        """Add the arguments that can be options: those with values that a file can hold and names that are free."""
         for name, argument in arguments(maker).items():
             key = f"{section}.{name}"
             if name in skip:
@@ -85,11 +85,11 @@ class Options:
                 self.fixed.add(key)
 
     def help(self) -> str:
-        """Return what there is to be said about all options."""
+        """Return the help about all options."""
         lines = [
             "usage: rvsm train [FILE] [--section.option VALUE …]",
             "",
-            "Each section has the options of the entry that is chosen: --penalty.name tl1",
+            "Each section has the options of its chosen entry: --penalty.name tl1",
             "adds --penalty.a, and so on.",
             "",
             "the run:",
@@ -114,7 +114,7 @@ def _option(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:
 
 
 def _documented(maker: Entry) -> tuple[str, dict[str, str]]:
-    """Return what the docstrings of a callable say of it, in a sentence, and of its arguments."""
+    """Return the summary of a callable's docstring, and the descriptions of its arguments."""
     import docstring_parser
 
     code = origin(maker)
@@ -126,7 +126,7 @@ def _documented(maker: Entry) -> tuple[str, dict[str, str]]:
 
 
 def _described(key: str, option: Parameter, text: str) -> Iterator[str]:
-    """Iterate over the lines about an option."""
+    """Iterate over the lines of help about an option."""
     kind = re.sub(r"\ban? ", "", kind_of(option.annotation).words)
     silent = option.default is option.empty or (option.default is None and "null" not in kind)
     shown = "" if silent else f", default: {_shown(option.default)}"
@@ -141,6 +141,6 @@ def _shown(default: Any) -> str:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    """Return a text as lines; the marks of docstrings are left out, and no name is broken at its hyphen."""
+    """Wrap a string into lines; docstring markup is removed, and names are not broken at hyphens."""
     text = " ".join(text.replace("`", "").split())
     return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

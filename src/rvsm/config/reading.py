@@ -1,4 +1,4 @@
-"""Read a configuration, in one pass: settings choose the options that there are, and become their values."""
+"""Read a configuration in one pass: settings choose the available options, then become their values."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +26,8 @@ def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_im
     Args:
         file: a TOML file.
         flags: as on the command line, ``--section.option VALUE``.
-        allow_import: the models, as module:callable, that the file may have imported. One that the flags name is
-            allowed by that.
+        allow_import: the models, as module:callable, that the file may import. A model that the flags name is
+            allowed, too.
 
     >>> read_config(flags=["--budget.sparsity", "0.9", "--training.epochs=3"]).training.epochs
     3
@@ -55,10 +55,10 @@ def config_of(
     """Return the configuration of a table such as `Config.table` returns, changed by flags of the command line.
 
     Args:
-        table: all options; it has no base, since a run keeps its configuration as a whole.
+        table: all options; it has no base, since a run stores its complete configuration.
         file: the file that it comes from, for errors.
         flags: as on the command line.
-        allow_import: the models, as module:callable, that the table may have imported.
+        allow_import: the models, as module:callable, that the table may import.
 
     """
     try:
@@ -68,14 +68,13 @@ def config_of(
     except ValueError as error:
         if file is None:
             raise
-        raise ValueError(f"{file}: {error}; put back what rvsm train wrote there") from None
+        raise ValueError(f"{file}: {error}; restore what rvsm train wrote there") from None
 
 
 def described(table: Mapping[str, Any], file: Path | None = None, *, allow_import: Collection[str] = ()) -> Config:
-    """Return the configuration of a table to compare or to show, not to build.
+    """Return the configuration of a table for comparison or display, not for building.
 
-    It is as `config_of` makes it; but a model of somebody's own that is not allowed to be imported is taken as it is
-    written.
+    The result is that of `config_of`, except that a user's own model that may not be imported is taken as written.
     """
     model = table.get("model")
     name = model.get("name") if isinstance(model, Mapping) else None
@@ -97,7 +96,7 @@ def as_toml(config: Config) -> str:
 
 
 def help_of(flags: Sequence[str], file: Path | None = None, *, allow_import: Collection[str] = ()) -> str:
-    """Return the options of a training, those of the entries that file and flags choose."""
+    """Return the help about the options of the entries that file and flags choose."""
     line = of_line(flags)
     said = {setting.key: setting.value for setting in [*([] if file is None else of_file(file)), *line]}
     return Options(said, allowed={*allow_import, *_models(line)}, everything=True).help()
@@ -109,7 +108,7 @@ def _models(line: Iterable[Setting]) -> set[str]:
 
 
 def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved table with the options that did not exist when it was saved, as they were then."""
+    """Add options to a saved table that did not exist when it was saved, with the behaviour of that time."""
     method = table.get("method")
     if isinstance(method, Mapping) and method.get("name") == "rvsm" and "gradient" not in method:
         return {**table, "method": {**method, "gradient": "w" if "budget" in table else "auto"}}
@@ -117,12 +116,12 @@ def _of_today(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _config(settings: Iterable[Setting], *, name: str, allowed: Collection[str]) -> Config:
-    """Return the configuration of settings, of which later ones win, with a name unless one of them gives it."""
+    """Return the configuration of settings, in which later ones win; ``name`` is used unless a setting gives one."""
     said = {setting.key: setting for setting in settings}
     try:
         options = _options(said, allowed)
         config = _made(options, _values(options, said), name=name)
-        config.table()  # raises what could not be kept in a run's folder
+        config.table()  # raises if an option could not be stored in the folder of a run
     except RecursionError:
         raise ValueError("the options are nested too deeply") from None
     _require_target(config)
@@ -131,7 +130,7 @@ def _config(settings: Iterable[Setting], *, name: str, allowed: Collection[str])
 
 
 def _options(said: Mapping[str, Setting], allowed: Collection[str]) -> Options:
-    """Return the options that the settings choose; there must be one for each setting."""
+    """Return the options that the settings choose; each setting must have an option."""
     for section in CHOICES:
         chosen = said.get(f"{section}.name")
         if chosen is not None and not (section == "model" and is_own(str(chosen.value))):
@@ -148,7 +147,7 @@ def _options(said: Mapping[str, Setting], allowed: Collection[str]) -> Options:
 
 
 def _values(options: Options, said: Mapping[str, Setting]) -> dict[str, Any]:
-    """Return the value of each option, in the type that the option declares."""
+    """Return the value of each option, in the declared type."""
     values = {key: option.default for key, option in options.known.items()}
     for key, setting in said.items():
         default = values[key]
@@ -171,7 +170,7 @@ def _values(options: Options, said: Mapping[str, Setting]) -> dict[str, Any]:
 
 
 def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
-    """Return the configuration of the values of all options."""
+    """Return the configuration with the values of all options."""
     sections: dict[str, dict[str, Any]] = {section: {} for section in options.sections}
     for key, value in values.items():
         section, _, option = key.partition(".")
@@ -192,12 +191,12 @@ def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
 
 
 def _anywhere(path: str | Path) -> str:
-    """Return a path that is the same from any working directory, so that a run can be resumed from there."""
+    """Return an absolute path, so that a run can be resumed from any working directory."""
     return str(Path(path).expanduser().resolve())
 
 
 def _require_target(config: Config) -> None:
-    """Raise unless the method has what it needs to know how many zeros are wanted."""
+    """Raise unless the options determine how many zeros the method should make."""
     method, options = config.method.name, config.method.options
     if method == "rvsm" and config.budget is None and options.get("beta") is None:
         raise ValueError(NO_TARGET)
@@ -214,7 +213,7 @@ def _require_target(config: Config) -> None:
 
 @contextmanager
 def _blaming(setting: Setting) -> Iterator[None]:
-    """Say which base file it is whose setting is refused."""
+    """Name the base file of a refused setting in the error."""
     try:
         yield
     except ValueError as error:

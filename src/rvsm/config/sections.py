@@ -1,4 +1,4 @@
-"""The sections of a configuration: registries to choose an entry from, whose signature is what may be set."""
+"""The sections of a configuration: registries of entries, whose signatures define the options."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -33,7 +33,7 @@ class Section:
     Attributes:
         entries: the registry that ``name`` chooses from.
         default: the entry that is chosen by default.
-        given: arguments of the entries that the rest of the training decides.
+        given: arguments of the entries that the rest of the training determines.
 
     """
 
@@ -62,12 +62,12 @@ PLAIN: dict[str, type[Any]] = {"training": Training, "augment": Augment, "budget
 
 
 def is_own(model: str) -> bool:
-    """Return whether a model's name is that of a user's own, module:callable."""
+    """Return whether the name of a model is a user's own, module:callable."""
     return ":" in model
 
 
 def entry(section: str, name: str) -> Entry:
-    """Return the entry of a section's registry by its name; a model may also be a user's own, module:callable."""
+    """Return the entry with a name from the registry of a section; a model may also be a user's own module:callable."""
     entries = CHOICES[section].entries
     if name in entries:
         return entries[name]
@@ -82,28 +82,28 @@ def entry(section: str, name: str) -> Entry:
 
 
 def arguments(maker: Entry) -> dict[str, Parameter]:
-    """Return the arguments that a class, a function or another callable has by name, with their types."""
+    """Return the named arguments of a class, a function or another callable, with their types."""
     return {n: p for n, p in _signature(maker).items() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
 
 
 def takes(maker: Entry, argument: str) -> bool:
-    """Return whether a callable has an argument of this name."""
+    """Return whether a callable has an argument with this name."""
     return argument in arguments(maker)
 
 
 def takes_more(maker: Entry) -> bool:
-    """Return whether a callable takes arguments of any name, as ``**kwargs`` does."""
+    """Return whether a callable takes arguments of any name, as with ``**kwargs``."""
     return any(parameter.kind is parameter.VAR_KEYWORD for parameter in _signature(maker).values())
 
 
 def needs(maker: Entry, argument: str) -> bool:
-    """Return whether a callable has an argument of this name without a default."""
+    """Return whether a callable has an argument with this name and without a default."""
     found = arguments(maker).get(argument)
     return found is not None and found.default is Parameter.empty
 
 
 def origin(maker: Entry) -> Any:
-    """Return the class or the function that a callable comes from, which has the docstring."""
+    """Return the class or function behind a callable, which has the docstring."""
     while isinstance(maker, partial):
         maker = maker.func
     return maker if isinstance(maker, type) or hasattr(maker, "__globals__") else type(maker).__call__
@@ -112,26 +112,26 @@ def origin(maker: Entry) -> Any:
 def _signature(maker: Entry) -> dict[str, Parameter]:
     try:
         found = {name: _resolved(p, maker) for name, p in inspect.signature(maker).parameters.items()}
-    except ValueError:  # some callables written in C do not tell
+    except ValueError:  # some callables written in C have no signature
         return {}
     rest = [name for name, parameter in found.items() if parameter.kind is parameter.VAR_KEYWORD]
-    if rest and isinstance(maker, type) and maker is not object:  # a class hands them on to the one above it
+    if rest and isinstance(maker, type) and maker is not object:  # a class passes them on to its base class
         del found[rest[0]]
         return {**_signature(maker.__mro__[1]), **found}
     return found
 
 
 def _resolved(parameter: Parameter, maker: Entry) -> Parameter:
-    """Return an argument whose annotation is no string; one that only a type checker could resolve allows any value."""
+    """Return an argument with its annotation resolved; one that only a type checker can resolve becomes Any."""
     if not isinstance(parameter.annotation, str):
         return parameter
     code = origin(maker)
     names = getattr(code.__init__ if isinstance(code, type) else code, "__globals__", {})  # type: ignore[misc]
 
-    def alone() -> None: ...  # the annotations of a function are resolved all or none
+    def alone() -> None: ...  # a function resolves all its annotations or none
 
     alone.__annotations__ = {"it": parameter.annotation}
     try:
         return parameter.replace(annotation=get_type_hints(alone, names)["it"])
-    except Exception:  # an annotation is any expression
+    except Exception:  # an annotation can be any expression
         return parameter.replace(annotation=Any)

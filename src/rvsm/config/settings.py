@@ -1,4 +1,4 @@
-"""What files and the command line say: settings in a row, of which later ones win."""
+"""The settings in files and on the command line, as a list in which later ones win."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from rvsm.records.reading import parse_toml
 
 
 class Setting(NamedTuple):
-    """What is said about an option.
+    """The setting of one option.
 
     Attributes:
-        key: such as "penalty.lam".
-        value: a value of TOML; on the command line, a word.
+        key: the key, such as "penalty.lam".
+        value: a TOML value, or a word of the command line.
         word: whether it comes from the command line.
-        base: the base file that it comes from, if it does.
+        base: the base file that it comes from, if any.
 
     """
 
@@ -26,7 +26,7 @@ class Setting(NamedTuple):
 
 
 def split(words: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Return the files and the flags of a command line: each flag has one value, so all other words are files.
+    """Return the files and the flags of a command line: each flag has one value, and all other words are files.
 
     >>> split(["a.toml", "--seed", "3", "--name=b"])
     ([PosixPath('a.toml')], ['--seed=3', '--name=b'])
@@ -49,7 +49,7 @@ def split(words: Sequence[str]) -> tuple[list[Path], list[str]]:
 
 
 def of_line(words: Sequence[str]) -> list[Setting]:
-    """Return the settings of a command line that names no file."""
+    """Return the settings of a command line without files."""
     files, flags = split(words)
     if files:
         raise ValueError(f"expected --section.option VALUE but found '{files[0]}'; a file comes before the options")
@@ -83,9 +83,7 @@ def of_file(file: Path) -> list[Setting]:
         if not base.is_file():  # a pipe would never end
             raise ValueError(f"{last}: its base {base} is not a file; write the path relative to the folder of {last}")
         if base.resolve() in [one.resolve() for one in chain]:
-            raise ValueError(
-                f"{file}: its bases lead back to a file among them: {' → '.join(map(str, [*chain, base]))}"
-            )
+            raise ValueError(f"{file}: its bases form a cycle: {' → '.join(map(str, [*chain, base]))}")
         table = _table(base)
         chain.append(base)
         own = {key: value for key, value in table.items() if key not in ("base", "name")}

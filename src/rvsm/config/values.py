@@ -1,4 +1,4 @@
-"""The values of options: the words of a command line and the values of a file as Python's types, and back."""
+"""Convert the values of options: from words of a command line or values of a file to Python types, and back."""
 
 import inspect
 import json
@@ -17,26 +17,26 @@ _MISFITS = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 class Kind(NamedTuple):
-    """What an option may be: in words, and as a function that returns a value of its type, or raises."""
+    """A kind of option: its description, and a function that returns a value of its type or raises."""
 
     words: str
     fit: Callable[[Any], Any]
 
 
 def typed(key: str, value: Any, annotation: Any, *, word: bool = False) -> Any:
-    """Return the value of an option in the type that its annotation says, or raise a ValueError that names its key.
+    """Return the value of an option in the type of its annotation, or raise a ValueError that names its key.
 
-    A string may stand for another value, as "3" for an integer, and a number for a string. Numbers are finite, and
-    members of an enumeration are given by name.
+    A string may stand for another value, such as "3" for an integer, and a number for a string. Numbers are finite,
+    and members of an enumeration are given by name.
 
     >>> typed("lr", 3, float), typed("drops", [1, 2], tuple[int, ...]), typed("exclude", "[a, b]", list[str])
     (3.0, (1, 2), ['a', 'b'])
 
     Args:
         key: the option, for the error.
-        value: what a file holds, or a word of the command line.
+        value: a value of a file, or a word of the command line.
         annotation: the type.
-        word: it is a word of the command line, where "3" may be a number or a string.
+        word: whether it is a word of the command line, where "3" may be a number or a string.
 
     """
     kind = kind_of(annotation)
@@ -47,7 +47,7 @@ def typed(key: str, value: Any, annotation: Any, *, word: bool = False) -> Any:
     raise ValueError(f"{key} must be {kind.words} but is {value!r}{hint}")
 
 
-def kind_of(annotation: Any) -> Kind:  # noqa: PLR0911 - a line for each kind of type
+def kind_of(annotation: Any) -> Kind:  # noqa: PLR0911 - one line per kind of type
     """Return what an annotation allows.
 
     >>> [kind_of(a).words for a in (float | None, tuple[float, ...], Literal["a", "b"])]
@@ -78,9 +78,9 @@ def kind_of(annotation: Any) -> Kind:  # noqa: PLR0911 - a line for each kind of
 
 
 def plain(value: Any) -> Any:
-    """Return a value as TOML has it: a string, a number, true or false, or lists and tables of these.
+    """Return a value in the form of TOML: a string, a number, true or false, or lists and tables of these.
 
-    A value that has no place there is a ValueError that says what it is.
+    A value that TOML cannot hold raises a ValueError that says what it is.
 
     >>> plain((3, Path("a"))), plain({"b": {0.5}})
     ([3, 'a'], {'b': [0.5]})
@@ -115,7 +115,7 @@ def is_plain(value: Any) -> bool:
 
 
 def _readings(value: Any, *, several: bool) -> Iterator[Any]:
-    """Iterate over what a value may stand for; as itself first, unless a word may be of several types."""
+    """Iterate over the possible meanings of a value: first the value itself, unless a word may have several types."""
     if several:
         yield _parsed(value)
     yield value
@@ -123,11 +123,11 @@ def _readings(value: Any, *, several: bool) -> Iterator[Any]:
 
 
 def _parsed(text: str) -> Any:
-    """Return the value that a string writes, in JSON, or in YAML, where quotes may be left out; or the string."""
+    """Parse a string as JSON, or as YAML, where quotes are optional; if neither works, return the string."""
     try:
         return json.loads(text)
     except ValueError:
-        import yaml  # most values do without it
+        import yaml  # most values do not need it
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             return text  # a few aliases of aliases would fill the memory
@@ -138,7 +138,7 @@ def _parsed(text: str) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Return how a number, true or false is written."""
+    """Return a number, true or false as it is written in a file."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
@@ -170,7 +170,7 @@ def _one_of(members: Mapping[str, Any]) -> Kind:
 
 
 def _list_of(origin: type[Any], parts: tuple[Any, ...]) -> Kind:
-    """Return the kind of lists, and of what may stand in their place."""
+    """Return the kind of a list, a tuple or a set."""
     inner = [kind_of(part) for part in parts if part is not ...] or [ANYTHING]
     fixed = origin is tuple and bool(parts) and ... not in parts
     names = {kind.words.partition(" ")[2] for kind in inner}

@@ -1,4 +1,4 @@
-"""Data sets, one file each, and batches of them."""
+"""Data sets, one module for each, and batches of images."""
 
 from rvsm.data.augment import Augmentation, Cutout, Flip, RandomCrop
 from rvsm.data.batches import Batches, keeps_remainder

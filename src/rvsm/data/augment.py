@@ -1,8 +1,8 @@
 """Random changes of training images, each made on a whole batch at once.
 
-An augmentation takes a batch ``[n, channels, height, width]`` of any type and a generator of random numbers, on the
-CPU whatever the batch's device, so that the same images come out on all devices. It returns a new batch. `Batches`
-hands it normalised images, in which 0 is the mean colour of the training images.
+An augmentation takes a batch ``[n, channels, height, width]`` of any type and a random number generator, and returns a
+new batch. The generator is always on the CPU, so that all devices produce the same images. `Batches` passes normalised
+images, in which 0 is the mean colour of the training images.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class Augmentation(Protocol):
     """A random change of a batch of images."""
 
     def __call__(self, batch: Tensor, generator: Generator) -> Tensor:
-        """Return the changed batch; the given one stays as it was."""
+        """Return the changed batch; the given batch is not modified."""
         ...
 
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Move each image by up to ``padding`` pixels in each direction; what comes in at the border is its reflection.
+    """Shift each image by up to ``padding`` pixels in each direction; the border is filled by reflection.
 
     >>> batch = torch.arange(16.0).view(1, 1, 4, 4)
     >>> RandomCrop(padding=2)(batch, torch.Generator().manual_seed(2)).shape
@@ -36,7 +36,7 @@ class RandomCrop:
             raise ValueError(f"padding must be >= 0 but is {self.padding}")
 
     def __call__(self, batch: Tensor, generator: Generator) -> Tensor:
-        """Return each image moved by its own random distance."""
+        """Return each image shifted by its own random distance."""
         n, _, height, width = batch.shape
         if self.padding >= min(height, width):
             raise ValueError(
@@ -46,7 +46,7 @@ class RandomCrop:
         shifts = torch.randint(-self.padding, self.padding + 1, (2, n, 1), generator=generator)
         rows = _reflected(shifts[0] + torch.arange(height), height)
         columns = _reflected(shifts[1] + torch.arange(width), width)
-        # One gather over flat pixels takes a quarter of the time that advanced indexing takes.
+        # One gather over flat pixels takes a quarter of the time of advanced indexing.
         pixels = (rows * width).unsqueeze(2) + columns.unsqueeze(1)
         index = pixels.view(n, 1, height * width).to(batch.device).expand(-1, batch.shape[1], -1)
         return batch.flatten(2).gather(2, index).view(batch.shape)
@@ -69,7 +69,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Cutout:
-    """Set a random square of ``size`` × ``size`` pixels of each image to 0; it lies wholly within the image.
+    """Set a random square of ``size`` × ``size`` pixels of each image to 0; it lies entirely within the image.
 
     DeVries & Taylor, "Improved regularization of convolutional neural networks with Cutout", 2017.
 
@@ -96,7 +96,7 @@ class Cutout:
 
 
 def _reflected(index: Tensor, length: int) -> Tensor:
-    """Return the indices with those outside of [0, length) mirrored at the first and the last pixel."""
+    """Return the indices, with those outside [0, length) mirrored at the first and the last pixel."""
     index = index.abs()
     return torch.where(index < length, index, 2 * (length - 1) - index)
 

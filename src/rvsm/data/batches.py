@@ -1,4 +1,4 @@
-"""Batches of normalised images in an order that depends on a seed and the epoch, and on nothing else."""
+"""Batches of normalised images, in an order that depends only on a seed and the epoch."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -15,21 +15,21 @@ _FEW = 4
 class Batches:
     """Batches ``(x, y)``: float32 images normalised to (pixel/255 − mean)/std, and int64 labels.
 
-    The order of epoch e comes from a generator seeded by (seed, e), the augmentation of its batch b from one seeded by
-    (seed, e, b). So there is no state: any batch can be made at any time, training can resume in the middle of an
-    epoch, and torch's global generator is neither read nor moved.
+    The order of epoch e comes from a generator seeded by (seed, e), and the augmentation of its batch b from a
+    generator seeded by (seed, e, b). So there is no state: any batch can be made at any time, training can resume in
+    the middle of an epoch, and torch's global generator is neither read nor advanced.
 
     Args:
-        images: what to draw from.
+        images: the images to draw from.
         batch_size: images in a batch; the last batch of an epoch may be smaller.
-        seed: decides order and augmentation.
-        augment: changes applied to each batch, one after the other.
-        mean: mean of each channel, as ``moments(images)`` gives it.
+        seed: decides the order and the augmentation.
+        augment: changes applied to each batch, one after another.
+        mean: mean of each channel, as returned by ``moments(images)``.
         std: standard deviation of each channel.
-        shuffle: a new order in each epoch; otherwise the order of the images.
-        drop_last: leave out a last batch that is smaller than the others.
-        channels_last: give x in torch's channels-last layout.
-        device: where x and y are wanted; normalised and augmented there.
+        shuffle: use a new order in each epoch; otherwise, keep the order of the images.
+        drop_last: leave out the last batch if it is smaller than the others.
+        channels_last: return x in torch's channels-last layout.
+        device: the device of x and y; images are normalised and augmented there.
 
     >>> from rvsm.data import Digits, RandomCrop, moments
     >>> train = Digits().load().train
@@ -61,7 +61,7 @@ class Batches:
             raise ValueError(f"batch_size must be >= 1 but is {batch_size}")
         if len(mean) != channels or len(std) != channels:
             raise ValueError(
-                f"images of {channels} channels need as many means and deviations but got {len(mean)} and {len(std)}"
+                f"{channels} channels need {channels} means and standard deviations but got {len(mean)} and {len(std)}"
             )
         if not all(s > 0 for s in std):
             raise ValueError(f"standard deviations must be > 0 but are {tuple(std)}")
@@ -79,8 +79,8 @@ class Batches:
         self._shift = (-torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1) / deviations).float().to(self.device)
         if not len(self):
             raise ValueError(
-                f"{len(images)} images make no batch of {batch_size}; give more images, a smaller batch_size or"
-                " drop_last=False"
+                f"{len(images)} images are too few for a batch of {batch_size}; give more images, a smaller"
+                " batch_size or drop_last=False"
             )
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Batches:
     def epoch(self, number: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the batches of epoch ``number``, from batch ``start`` on."""
         if number < 0:
-            raise ValueError(f"epochs count from 0 but the number is {number}")
+            raise ValueError(f"the number of an epoch must be >= 0 but is {number}")
         if not 0 <= start <= len(self):
             raise ValueError(f"start must be in [0, {len(self)}], the batches of an epoch, but is {start}")
         n = len(self.images)
@@ -114,11 +114,11 @@ class Batches:
 
 
 def keeps_remainder(images: int, batch_size: int) -> bool:
-    """Return whether a training should use the last batch of its epochs, which is smaller than the others.
+    """Return whether a training should use the last batch of each epoch if it is smaller than the others.
 
-    Mostly it should not: the order is another one in each epoch, so that no image is left out for long, and steps are
-    alike. Where there are fewer than four whole batches, though, up to half of each epoch would be lost. A quarter of
-    a batch is then enough for batch norm.
+    Usually it should not. The order changes in each epoch, so no image is left out for long, and all steps are alike.
+    But with fewer than four full batches, up to half of each epoch would be lost. A quarter of a batch is then enough
+    for batch norm.
 
     >>> keeps_remainder(230, 128), keeps_remainder(130, 128), keeps_remainder(45_000, 128)
     (True, False, False)
@@ -127,6 +127,6 @@ def keeps_remainder(images: int, batch_size: int) -> bool:
 
 
 def _generator(*key: int) -> Generator:
-    """Return a generator whose numbers depend on the whole key; neighbouring keys have nothing in common."""
+    """Return a generator whose numbers depend on the whole key; neighbouring keys give unrelated numbers."""
     digest = blake2b(repr(key).encode(), digest_size=8).digest()
     return Generator().manual_seed(int.from_bytes(digest, "little", signed=True))

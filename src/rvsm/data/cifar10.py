@@ -26,10 +26,10 @@ class CIFAR10:
     """CIFAR-10 from the official binary archive, or from image files.
 
     Args:
-        path: the archive cifar-10-binary.tar.gz, the folder cifar-10-batches-bin that it holds, or a folder or tar
-            archive with ``train/<class>/*.jpg`` and ``test/<class>/*.jpg`` (or png). Without a path, the binary archive
-            in the cache directory.
-        download: download that archive if it is missing.
+        path: the archive cifar-10-binary.tar.gz, the folder cifar-10-batches-bin inside it, or a folder or tar archive
+            with ``train/<class>/*.jpg`` and ``test/<class>/*.jpg`` (or png). The default is the binary archive in the
+            cache directory.
+        download: download the binary archive if it is missing.
         url: where to download it from.
         md5: the MD5 checksum of the archive.
 
@@ -41,10 +41,10 @@ class CIFAR10:
     md5: str = "c32a1d4ab5d03f1284b67883e8d87530"
 
     def load(self) -> Dataset:
-        """Return the 50,000 images for training and the 10,000 for the test."""
+        """Return the 50,000 training images and the 10,000 test images."""
         path = self._fetched() if self.path is None else Path(self.path).expanduser()
         if not path.exists():
-            raise ValueError(f"{path} does not exist; without a path CIFAR-10 is downloaded")
+            raise ValueError(f"{path} does not exist; leave out the path to download CIFAR-10")
         if path.is_dir() and (path / "cifar-10-batches-bin").is_dir():
             path = path / "cifar-10-batches-bin"
         kind = _kind(path)
@@ -59,21 +59,21 @@ class CIFAR10:
         if archive.is_file():
             return archive
         if not self.download:
-            raise ValueError(f"{archive} does not exist; let it be downloaded, or give the path of CIFAR-10")
+            raise ValueError(f"{archive} does not exist; allow the download, or give the path of CIFAR-10")
         download(self.url, archive, checksum=self.md5)
         return archive
 
     def _unpacked(self, path: Path) -> Dataset:
         if (came := file_md5(path)) != self.md5:
             raise ValueError(
-                f"{path} must have MD5 {self.md5} but has {came}; it is damaged: remove it and get it again"
+                f"{path} must have MD5 {self.md5} but has {came}; it is damaged: remove it and get a new copy"
             )
         wanted = {*_TRAIN, _TEST}
         return _dataset({m.path.name: m.read() for m in members(path) if m.path.name in wanted}, path)
 
 
 def _kind(path: Path) -> str:
-    """Return "binary" or the suffix of the image files that the folder or archive holds; refuse pickled files."""
+    """Return "binary" or the suffix of the image files in the folder or archive; refuse pickled files."""
     files = path.rglob("*") if path.is_dir() else (member.path for member in members(path))
     for file in files:
         if file.name in _PICKLED:
@@ -85,17 +85,19 @@ def _kind(path: Path) -> str:
             return "binary"
         if file.suffix.lower() in (".jpg", ".jpeg", ".png"):
             return file.suffix.lower()
-    raise ValueError(f"{path} holds neither data_batch_1.bin nor images in train/<class>/ and test/<class>/")
+    raise ValueError(
+        f"{path} has neither data_batch_1.bin nor images in train/<class>/ and test/<class>/; give another path"
+    )
 
 
 def _dataset(files: Mapping[str, bytes], path: Path) -> Dataset:
-    """Return the data set in the binary files: records of a label and the red, green and blue pixels row by row."""
+    """Return the data set in the binary files: each record is a label and the red, green and blue pixels by row."""
     for name in (*_TRAIN, _TEST):
         if name not in files:
-            raise ValueError(f"{path} lacks {name}; get the archive again")
+            raise ValueError(f"{path} does not contain {name}; get a new copy of the archive")
         if len(files[name]) != _RECORDS * _RECORD:
             raise ValueError(
-                f"{name} in {path} must have {_RECORDS * _RECORD} bytes but has {len(files[name])}; get it again"
+                f"{name} in {path} must have {_RECORDS * _RECORD} bytes but has {len(files[name])}; get a new copy"
             )
     return Dataset(_images(files, _TRAIN), _images(files, [_TEST]), _CLASSES, "CIFAR-10")
 
@@ -110,6 +112,6 @@ def _checked(dataset: Dataset, name: str) -> Dataset:
     if dataset.classes != _CLASSES or (dataset.channels, dataset.size) != (3, 32):
         raise ValueError(
             f"{dataset.name} is not CIFAR-10: it has {dataset.size}×{dataset.size} images of the classes"
-            f" {', '.join(dataset.classes)}; other images are read by the data set 'folder'"
+            f" {', '.join(dataset.classes)}; use the data set 'folder' for other images"
         )
     return replace(dataset, name=name)

@@ -1,4 +1,4 @@
-"""A data set: images for training, images for the test, and the names of the classes."""
+"""A data set: training images, test images, and the names of the classes."""
 
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -10,12 +10,12 @@ from torch import Tensor
 from rvsm.data.images import Images
 
 _MOST_HASHED = 1 << 25
-"""Bytes, hashed in less than 0.1 s: ten thousand images of 32×32 pixels in colour."""
+"""The number of bytes that can be hashed in less than 0.1 s: ten thousand colour images of 32×32 pixels."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Images for training and for the test, of one square size.
+    """Training and test images, all square and of the same size.
 
     >>> from rvsm.data import Digits
     >>> digits = Digits().load()
@@ -37,7 +37,9 @@ class Dataset:
                 raise ValueError(f"{self.name}: the {part} part has no images")
             if int(images.labels.max()) >= len(self.classes):
                 highest = int(images.labels.max())
-                raise ValueError(f"{self.name}: a {part} image has label {highest} of {len(self.classes)} classes")
+                raise ValueError(
+                    f"{self.name}: a {part} image has label {highest}, but there are {len(self.classes)} classes"
+                )
         shape, other = self.train.images.shape[1:], self.test.images.shape[1:]
         if shape != other:
             raise ValueError(f"{self.name}: train images are {list(shape)} but test images {list(other)}")
@@ -46,18 +48,18 @@ class Dataset:
 
     @property
     def channels(self) -> int:
-        """Channels of an image: 1 for grey, 3 for colour."""
+        """The channels of an image: 1 for grey, 3 for colour."""
         return self.train.images.shape[1]
 
     @property
     def size(self) -> int:
-        """Height and width of an image in pixels."""
+        """The height and width of an image in pixels."""
         return self.train.images.shape[2]
 
     def fingerprint(self) -> str:
-        """Return a string that changes with the images: of all labels, and of the images.
+        """Return a string that changes with the labels and the images.
 
-        Every checkpoint needs it; so above `_MOST_HASHED` bytes only one image in a hundred counts.
+        Every checkpoint needs it, so above `_MOST_HASHED` bytes only about one image in a hundred is hashed.
         """
         parts = (self.train, self.test)
         every = 1 if sum(part.images.numel() for part in parts) <= _MOST_HASHED else 101
@@ -68,16 +70,16 @@ class Dataset:
         return digest.hexdigest()
 
     def hold_out(self, fraction: float, seed: int) -> tuple[Images, Images]:
-        """Return the training images without a fraction of them, and that fraction, for validation.
+        """Split the training images: return the rest, and a fraction for validation.
 
-        The fraction is drawn by ``seed`` alone, and takes each class in proportion, to one image.
+        The choice depends on ``seed`` alone. Each class has the same fraction, to within one image.
         """
         held = stratified(self.train.labels, fraction, seed=seed)
         return self.train[~held], self.train[held]
 
 
 class Source(Protocol):
-    """Where a data set comes from: a frozen dataclass whose fields a user may set."""
+    """The source of a data set: a frozen dataclass whose fields are options."""
 
     def load(self) -> Dataset:
         """Return the data set."""
@@ -85,9 +87,9 @@ class Source(Protocol):
 
 
 def stratified(labels: Tensor, fraction: float, *, seed: int) -> Tensor:
-    """Return a mask of ``round(fraction · n)`` images, with the same fraction of each class, to one image.
+    """Return a mask of ``round(fraction · n)`` images, with the same fraction of each class, to within one image.
 
-    The images are shuffled, sorted by class, and taken at equal distances.
+    The images are shuffled, sorted by class, and taken at equal intervals.
 
     >>> labels = torch.tensor([0, 1] * 10)
     >>> labels[stratified(labels, 0.2, seed=0)].sort().values.tolist()

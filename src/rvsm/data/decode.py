@@ -1,4 +1,4 @@
-"""One image file, decoded to bytes of a wanted form."""
+"""Decode an image file to bytes of a given shape."""
 
 from io import BytesIO
 
@@ -23,10 +23,11 @@ SUFFIXES = frozenset(_FORMATS)
 
 
 def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArray[np.uint8]:
-    """Return the image as ``[channels, height, width]``: grey for one channel, red, green and blue for three.
+    """Return the image as ``[channels, height, width]``: grey for one channel; red, green and blue for three.
 
-    A photograph is turned as its camera noted; transparent pixels are laid on white; of an animation the first frame is
-    taken. With a ``size`` the largest square in the middle is scaled to it; without, the image keeps its size.
+    Photographs are rotated according to their EXIF data, transparent pixels become white, and only the first frame of
+    an animation is used. With a ``size``, the largest square in the centre is scaled to it; otherwise, the image keeps
+    its size.
 
     >>> file = BytesIO()
     >>> Image.new("RGB", (60, 40), "red").save(file, "png")
@@ -37,14 +38,14 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
         with Image.open(BytesIO(data), formats=sorted(set(_FORMATS.values()))) as image:
             _check(image)
             if size is not None:
-                image.draft(None, (size, size))  # of a large JPEG only the coarse part is decoded, several times faster
+                image.draft(None, (size, size))  # decodes large JPEG files at a lower resolution, several times faster
             form = _coloured(ImageOps.exif_transpose(image), "L" if channels == 1 else "RGB")
             if size is not None and form.size != (size, size):
                 form = ImageOps.fit(form, (size, size), Image.Resampling.LANCZOS)
             pixels = np.asarray(form)
-    except MemoryError as error:  # which is not the file's fault
+    except MemoryError as error:  # the file is not the cause
         raise MemoryError(f"while {name} was decoded") from error
-    except Exception as error:  # Pillow's decoders raise whatever they stumble over
+    except Exception as error:  # Pillow's decoders raise many kinds of errors
         raise ValueError(f"{name} cannot be read as an image ({_reason(error)}); replace or remove it") from error
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
 
@@ -52,16 +53,16 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
 def _check(image: Image.Image) -> None:
     most = Image.MAX_IMAGE_PIXELS
     if most is not None and image.width * image.height > most:
-        raise ValueError(f"{image.width}×{image.height} pixels are more than the {most} that are taken for harmless")
-    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # where 16 bits are "I;16"
-        raise ValueError("its pixels have 32 bits, and it is unknown which is white; save it with 8 or 16 bits")
+        raise ValueError(f"{image.width}×{image.height} pixels are more than the safe limit of {most}")
+    if image.mode == "F" or (image.mode == "I" and image.format == "TIFF"):  # 16 bits are "I;16" there
+        raise ValueError("its pixels have 32 bits, and the value of white is unknown; save it with 8 or 16 bits")
 
 
 def _coloured(image: Image.Image, mode: str) -> Image.Image:
     if image.mode == mode:
         return image
     if image.mode.startswith("I"):
-        # Pillow cuts off what is above 255; 16 bits are scaled to 8 instead.
+        # Pillow would clip values above 255; scale 16 bits to 8 instead.
         return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8)).convert(mode)
     if image.has_transparency_data:
         ground = Image.new("RGBA", image.size, "white")

@@ -10,7 +10,7 @@ from rvsm.data.images import Images
 
 @dataclass(frozen=True)
 class Digits:
-    """The 1,797 digits of scikit-learn; a quarter of them, always the same, are the test images.
+    """The 1,797 digits of scikit-learn; a fixed quarter of them are the test images.
 
     >>> digits = Digits().load()
     >>> digits.train.images.shape, digits.train.images.dtype

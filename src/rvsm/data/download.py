@@ -1,4 +1,4 @@
-"""Get a file from the network, as a whole or not at all."""
+"""Download a file, completely or not at all."""
 
 import logging
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 def download(url: str, target: Path, *, checksum: str) -> None:
-    """Write what is found at the URL to the target if its MD5 is ``checksum``.
+    """Download the URL to the target if its MD5 is ``checksum``.
 
-    MD5 is what the publishers of data sets give; it guards against damage, not against malice.
+    Publishers of data sets provide MD5 checksums. They detect damage, but do not protect against attacks.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"the url must begin with https:// or http:// but is {url!r}")
@@ -28,7 +28,7 @@ def download(url: str, target: Path, *, checksum: str) -> None:
                 for chunk in _chunks(url):
                     file.write(chunk)
             if (came := file_md5(temporary)) != checksum:
-                raise ValueError(f"{url} gave a file with MD5 {came} but {checksum} was expected; try again later")
+                raise ValueError(f"{url} returned a file with MD5 {came} but {checksum} was expected; try again later")
     except OSError as error:
         raise RuntimeError(f"{target} cannot be written: {error.strerror or error}") from error
 
@@ -53,7 +53,7 @@ def _chunks(url: str) -> Iterator[bytes]:
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise RuntimeError(
-            f"{url} cannot be downloaded ({reason}); without a network, get the file elsewhere and give its path"
+            f"{url} cannot be downloaded ({reason}); without a network, get the file in another way and give its path"
         ) from error
     if expected is not None and came != int(expected):
-        raise RuntimeError(f"{url} broke off after {came} of {expected} bytes; try again")
+        raise RuntimeError(f"the download of {url} ended after {came} of {expected} bytes; try again")

@@ -23,12 +23,13 @@ class FashionMNIST:
     path: str | Path | None = None
 
     def load(self) -> Dataset:
-        """Return the 60,000 images for training and the 10,000 for the test."""
+        """Return the 60,000 training images and the 10,000 test images."""
         folder = _DEBIAN if self.path is None else Path(self.path).expanduser()
         if not folder.is_dir():
             raise ValueError(
-                f"no Fashion-MNIST in {folder}; on Debian: apt install dataset-fashion-mnist; elsewhere get the four"
-                " *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and give their folder as path"
+                f"there is no folder {folder} with Fashion-MNIST; on Debian: apt install dataset-fashion-mnist;"
+                " elsewhere, get the four *-ubyte.gz files from https://github.com/zalandoresearch/fashion-mnist and"
+                " give their folder as path"
             )
         return Dataset(_part(folder, "train"), _part(folder, "t10k"), _CLASSES, "Fashion-MNIST")
 
@@ -37,7 +38,9 @@ def _part(folder: Path, prefix: str) -> Images:
     pixels = read_idx(_find(folder, f"{prefix}-images-idx3-ubyte"), dimensions=3)
     labels = read_idx(_find(folder, f"{prefix}-labels-idx1-ubyte"), dimensions=1)
     if len(pixels) != len(labels):
-        raise ValueError(f"{folder} has {len(pixels)} {prefix} images but {len(labels)} labels; get the files again")
+        raise ValueError(
+            f"{folder} has {len(pixels)} {prefix} images but {len(labels)} labels; get new copies of the files"
+        )
     return Images(pixels.unsqueeze(1), labels.long())
 
 

@@ -1,4 +1,4 @@
-"""A user's own images, in one folder for each class."""
+"""A user's own images, with one folder per class."""
 
 import warnings
 from collections.abc import Iterable, Sequence
@@ -13,19 +13,19 @@ from rvsm.data.images import Images
 from rvsm.data.tree import Entry, assemble, in_archive, in_folder
 
 _DARK = 16
-"""What is left of 12 bits when they are taken for 16 and scaled to 8."""
+"""The range of 12-bit values after they are scaled from 16 bits to 8."""
 
 
 @dataclass(frozen=True)
 class Folder:
     """Images in ``path/train/<class>/`` and ``path/test/<class>/``, or in ``path/<class>/`` alone.
 
-    The path may also be a tar archive with that layout. Decoded images are kept in a cache; see `rvsm.data.cache`.
+    The path may also be a tar archive with that layout. Decoded images are cached; see `rvsm.data.cache`.
 
     Args:
         path: the folder or archive.
-        size: cut the largest square from the middle of each image and scale it to this many pixels; may be left out if
-            all images are squares of one size.
+        size: crop the largest square from the centre of each image and scale it to this many pixels; not needed if
+            all images are squares of the same size.
         channels: 3 for colour, 1 for grey.
         test_share: the fraction of each class that is kept for the test, if there is no test folder.
         test_seed: the seed of that choice.
@@ -73,27 +73,29 @@ class Folder:
         except MemoryError as error:
             size = "their own size" if self.size is None else f"{self.size}×{self.size} pixels"
             raise ValueError(
-                f"there is not enough memory for the images of {path} in {size} ({error}); give a smaller size, or"
+                f"there is not enough memory for the images of {path} at {size} ({error}); give a smaller size, or"
                 " fewer images"
             ) from error
         self._inspect(dataset)
         return dataset
 
     def _inspect(self, dataset: Dataset) -> None:
-        """Raise or warn where images are not what their owner may take them for."""
+        """Raise or warn if the images are probably not what the user expects."""
         parts = (dataset.train, dataset.test)
         untrained, untested = (_missing(part, dataset.classes) for part in parts)
         if untrained:
             raise ValueError(
-                f"{self.path}: all images of {untrained} are kept for the test; add images, or choose by folders"
-                " train and test which are for what"
+                f"{self.path}: all images of {untrained} are kept for the test; add images, or split them yourself"
+                " into folders train and test"
             )
         if untested:
-            warnings.warn(f"{self.path}: the test leaves {untested} out, having no images of it", stacklevel=3)
+            warnings.warn(
+                f"{self.path}: there are no test images of {untested}, so the test accuracy ignores it", stacklevel=3
+            )
         if (lightest := max(int(part.images.max()) for part in parts)) < _DARK:
             warnings.warn(
-                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; files of 16 bits"
-                " are taken to go up to 65535, so save images that use fewer bits with 8",
+                f"all images in {self.path} are nearly black: no pixel is above {lightest} of 255; in files with 16"
+                " bits, white is assumed to be 65535, so save images that use fewer bits with 8",
                 stacklevel=3,
             )
 
@@ -110,6 +112,6 @@ class Folder:
 
 
 def _missing(images: Images, classes: Sequence[str]) -> str:
-    """Return the classes without any image, as words."""
+    """Return the classes without images, as a string."""
     counts = torch.bincount(images.labels, minlength=len(classes)).tolist()
     return ", ".join(repr(kind) for kind, count in zip(classes, counts, strict=True) if not count)

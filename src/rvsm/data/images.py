@@ -1,4 +1,4 @@
-"""Labelled images as two tensors: bytes in memory, a quarter of what floats would take."""
+"""Labelled images as two tensors: stored as bytes, which take a quarter of the memory of floats."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -34,32 +34,32 @@ class Images:
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
             raise ValueError(f"labels must be int64 of shape [n] but are {_described(self.labels)}")
         if len(self.images) != len(self.labels):
-            raise ValueError(f"{len(self.images)} images need as many labels but got {len(self.labels)}")
+            raise ValueError(f"{len(self.images)} images need {len(self.images)} labels but got {len(self.labels)}")
         if len(self.labels) and int(self.labels.min()) < 0:
-            raise ValueError(f"labels must be >= 0 but the least is {int(self.labels.min())}")
+            raise ValueError(f"labels must be >= 0 but the smallest is {int(self.labels.min())}")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, indices: Tensor) -> "Images":
-        """Return a copy of the images with these indices (or where this mask is true), in their order."""
+        """Return a copy of the images with these indices (or where this mask is true), in that order."""
         if indices.dtype == torch.bool:
             indices = indices.nonzero().squeeze(1)
         return Images(self.images.index_select(0, indices), self.labels.index_select(0, indices))
 
 
 def moments(images: Images) -> Moments:
-    """Return mean and standard deviation of each channel over all pixels, as if these went from 0 to 1.
+    """Return the mean and standard deviation of each channel over all pixels, scaled to the range from 0 to 1.
 
-    They are counted in integers, so that neither the order of the images nor the number of threads matters. A channel
-    without any variation gets the standard deviation 1, by which one can divide.
+    The sums are integers, so neither the order of the images nor the number of threads matters. A constant channel gets
+    the standard deviation 1, so that division by it is safe.
 
     >>> pixels = torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1)
     >>> moments(Images(pixels, torch.tensor([0, 1])))
     Moments(mean=(0.5,), std=(0.5,))
     """
     if not len(images):
-        raise ValueError("the moments of no images are not defined; give at least one")
+        raise ValueError("the moments of no images are undefined; give at least one image")
     values = range(256)
     mean, std = [], []
     for channel in images.images.unbind(1):

@@ -1,7 +1,7 @@
-"""Images in folders named after their classes, on disk or in a tar archive, made into tensors.
+"""Read images in folders named after their classes, on disk or in a tar archive, into tensors.
 
-The layout is ``train/<class>/…`` and ``test/<class>/…``, or ``<class>/…`` alone. Hidden files and whatever has no
-suffix of an image are passed over.
+The layout is ``train/<class>/…`` and ``test/<class>/…``, or ``<class>/…`` alone. Hidden files, and files without the
+suffix of an image, are skipped.
 """
 
 import logging
@@ -27,7 +27,7 @@ Pixels = NDArray[np.uint8]
 
 
 class Entry(NamedTuple):
-    """An image file: its part ("train", "test" or "" for both), its class, its name within that, and its contents."""
+    """An image file: its part ("train", "test" or "" for both), its class, its name in the class, and its contents."""
 
     part: str
     kind: str
@@ -49,30 +49,33 @@ class Entry(NamedTuple):
 def in_folder(root: Path) -> list[Entry]:
     """Return the image files under a folder; a class without images is an error."""
     if not root.is_dir():
-        raise ValueError(f"{root} does not exist" if not root.exists() else f"{root} is no folder")
+        raise ValueError(f"{root} does not exist" if not root.exists() else f"{root} is not a folder")
     parts = ["train", "test"] if (root / "train").is_dir() or (root / "test").is_dir() else [""]
     entries = []
     for part in parts:
         if not (root / part).is_dir():
-            raise ValueError(f"{root} has one of the folders train and test but not {part}; give both or neither")
+            raise ValueError(
+                f"{root} has only one of the folders train and test; {part} is missing: give both or neither"
+            )
         for kind in sorted(path for path in _listed(root / part) if path.is_dir()):
             if _holds_runs(kind):
-                _log.info("%s holds runs and is not taken for a class of images", kind)
+                _log.info("%s contains runs, so it is not used as a class of images", kind)
                 continue
             _check_name(kind.name, root)
             files = sorted(_image_files(kind))
             if not files:
                 raise ValueError(
-                    f"{kind} has no images; each folder there is a class with files {_suffixes()}; remove it or fill it"
+                    f"{kind} has no images; each folder is a class and must have files {_suffixes()}; add images or"
+                    " remove it"
                 )
             entries += [Entry(part, kind.name, file.relative_to(kind).as_posix(), file) for file in files]
     return entries
 
 
 def in_archive(path: Path) -> Iterator[Entry]:
-    """Iterate over the image files of a tar archive; folders around the layout are passed over.
+    """Iterate over the image files of a tar archive; folders around the layout are ignored.
 
-    Of several versions of a file, which ``tar --append`` and ``--update`` leave, the last counts, as on extraction.
+    ``tar --append`` and ``--update`` can leave several versions of a file. The last one counts, as on extraction.
     """
     newest = {member.path: member.entry.offset for member in _images_of(path)}
     around = _around(newest)
@@ -93,14 +96,14 @@ def _images_of(path: Path) -> Iterator[Member]:
 
 
 def _split_at(parts: Sequence[str]) -> int | None:
-    """Return where in a path the folder train or test is, if there is one."""
+    """Return the position of the folder train or test in a path, if there is one."""
     return next((i for i, part in enumerate(parts[:-2]) if part in ("train", "test")), None)
 
 
 def _around(files: Iterable[PurePosixPath]) -> int:
-    """Return how many folders, one in the other, are around the classes where there are no train and test.
+    """Return how many nested folders are around the classes if there are no folders train and test.
 
-    Classes may have folders of their own, so it takes the names of all images to know.
+    Classes may have subfolders, so the names of all images are needed to find out.
     """
     folders = {file.parts[:-1] for file in files if _split_at(file.parts) is None}
     depth = 0
@@ -110,9 +113,9 @@ def _around(files: Iterable[PurePosixPath]) -> int:
 
 
 def assemble(entries: Iterable[Entry], *, channels: int, size: int | None) -> tuple[dict[str, Images], tuple[str, ...]]:
-    """Decode all images; return those of each part, sorted by class and name, and the classes, sorted.
+    """Decode all images; return those of each part, sorted by class and name, and the sorted classes.
 
-    Files are decoded by as many threads as there are processors: Pillow lets go of the interpreter meanwhile.
+    There are as many decoding threads as processors, since Pillow releases the interpreter lock while it decodes.
     """
     found = sorted(_decoded(entries, channels=channels, size=size), key=lambda pair: pair[0])
     classes = tuple(sorted({kind for (part, kind, _), _ in found if part != "test"}))
@@ -122,7 +125,9 @@ def assemble(entries: Iterable[Entry], *, channels: int, size: int | None) -> tu
         labels = []
         for (_, kind, _), _ in here:
             if kind not in classes:
-                raise ValueError(f"the class {kind!r} has test images but no training images")
+                raise ValueError(
+                    f"the class {kind!r} has test images but no training images; add some, or remove the test images"
+                )
             labels.append(classes.index(kind))
         parts[part] = Images(torch.from_numpy(np.stack([pixels for _, pixels in here])), torch.tensor(labels))
     return parts, classes
@@ -141,7 +146,7 @@ def _decoded(
     first: tuple[str, Pixels] | None = None
     try:
         while True:
-            # A bounded queue: files are not read much faster than they are decoded.
+            # A bounded queue, so that files are not read much faster than they are decoded.
             while len(pending) < 4 * workers and (chunk := list(islice(remaining, _CHUNK))):
                 pending.append(pool.submit(work, chunk))
             if not pending:
@@ -155,7 +160,7 @@ def _decoded(
 
 
 def _check_name(kind: str, root: Path) -> None:
-    """Raise if a class has a name that no report could be written with."""
+    """Raise if the name of a class cannot be written into a report."""
     try:
         kind.encode()
     except UnicodeEncodeError:
@@ -167,10 +172,12 @@ def _check_shape(first: tuple[str, Pixels], name: str, pixels: Pixels) -> None:
     if pixels.shape != first[1].shape:
         raise ValueError(
             f"{name} has {width}×{height} pixels but {first[0]} has {first[1].shape[2]}×{first[1].shape[1]}; give size="
-            " to bring all images to one size"
+            " to scale all images to one size"
         )
     if height != width:
-        raise ValueError(f"{name} has {width}×{height} pixels, which is not square; give size= to cut and scale images")
+        raise ValueError(
+            f"{name} has {width}×{height} pixels, which is not square; give size= to crop and scale images"
+        )
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -179,12 +186,12 @@ def _listed(folder: Path) -> list[Path]:
     except OSError as error:
         raise ValueError(f"{folder} cannot be read: {error.strerror or error}") from error
     if lost := [path for path in found if path.is_symlink() and not path.exists()]:  # a whole class, perhaps
-        raise ValueError(f"{min(lost)} is a link that leads nowhere; remove it, or bring back what it leads to")
+        raise ValueError(f"{min(lost)} is a broken link; remove it, or restore its target")
     return found
 
 
 def _holds_runs(folder: Path) -> bool:
-    """Return whether a folder has runs in it, as it has after a training in the very folder of the images."""
+    """Return whether a folder contains runs, for example after a training in the folder of the images."""
     return any((file.parent / "checkpoints").is_dir() for file in folder.rglob("config.toml"))
 
 
@@ -192,13 +199,13 @@ def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
     status = folder.stat()
     here = (status.st_dev, status.st_ino)
     if here in above:
-        raise ValueError(f"{folder} is a link to a folder that it lies in; remove it")
+        raise ValueError(f"{folder} is a link to a folder that contains it; remove it")
     for path in _listed(folder):
         if path.is_dir():
             yield from _image_files(path, above | {here})
         elif _is_image(path):
             if not path.is_file():
-                raise ValueError(f"{path} is no file; remove it")
+                raise ValueError(f"{path} is not a file; remove it")
             yield path
 
 

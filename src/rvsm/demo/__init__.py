@@ -1,4 +1,4 @@
-"""Train one small network on the digits by several methods, and compare them in the form of the paper's Table 1."""
+"""Train a small network on the digits with several methods, and compare them in the form of the paper's Table 1."""
 
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
@@ -15,7 +15,7 @@ from rvsm.report import report, rows, table
 from rvsm.train import run_all
 
 BASELINES = ("PyTorch", "PyTorch, channels last")
-"""What the packed networks are timed against here; ``rvsm bench`` has more engines, and takes longer."""
+"""The engines that the packed networks are compared with; ``rvsm bench`` has more engines and takes longer."""
 _BATCH, _THREADS = 64, 1
 
 
@@ -27,13 +27,13 @@ def configs(*, epochs: int | None = None) -> list[Config]:
 
 
 def demo(console: Console, *, seed: int = 0, out: Path, epochs: int | None = None) -> Path:
-    """Train by all methods, pack and time the networks, print the table, write the page and return its path.
+    """Train with all methods, pack and time the networks, print the table, write the page and return its path.
 
     Args:
         console: where to print.
-        seed: of the weights, the batches and the validation images.
-        out: the folder to write to; runs that it holds already are not run again.
-        epochs: a shorter training, to try it.
+        seed: the seed of the weights, the batches and the validation images.
+        out: the folder to write to; finished runs in it are not repeated.
+        epochs: the number of epochs, for a shorter training.
 
     """
     runs = run_all(configs(epochs=epochs), seeds=[seed], runs=out, console=console, brief=True)
@@ -49,14 +49,14 @@ def _explanation(runs: Sequence[Run]) -> str:
     images = (runs[0].result() or {}).get("test_images", 0)
     point = 100 / max(images, 1)
     return (
-        f"w are the weights at the end of training, u is the sparse network, packed into a file and run with one thread"
-        f" on batches of {_BATCH}; speed is against the faster of {' and '.join(BASELINES)}. One of the {images} test"
+        "w: the weights at the end of training. u: the sparse network, packed into a file and run with one thread on"
+        f" batches of {_BATCH}. Speed is relative to the faster of {' and '.join(BASELINES)}. One of the {images} test"
         f" images is {point:.2f} points."
     )
 
 
 def _is_ours(measured: Mapping[str, Any]) -> bool:
-    """Return whether speeds were measured as the explanation says, and not by ``rvsm bench`` in the meantime."""
+    """Return whether speeds were measured by the demo, and not by ``rvsm bench`` in the meantime."""
     timings = measured.get("engines")
     engines = {str(inside(timing, "engine")) for timing in (timings if isinstance(timings, list) else ())}
     return (measured.get("batch"), measured.get("threads"), engines) == (_BATCH, _THREADS, {*BASELINES, OURS})

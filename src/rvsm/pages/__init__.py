@@ -1,4 +1,4 @@
-"""Self-contained HTML pages with plots: the shell and the style that reports and the theory laboratory share."""
+"""Self-contained HTML pages with plots: the layout and the style of reports and of the theory laboratory."""
 
 from rvsm.pages.figure import Figure
 from rvsm.pages.keys import Key

@@ -1,4 +1,4 @@
-"""A plot as a part of a page: an SVG whose colours follow the page and which knows the numbers behind its lines."""
+"""A plot in a page: an SVG whose colours follow the page, with the numbers behind its lines."""
 
 import io
 import re
@@ -14,7 +14,7 @@ from rvsm.pages.readings import readings
 from rvsm.pages.style import themed
 
 _DROPPED = ("metadata", "style")
-_FAMILY = "font-family: 'DejaVu Sans', 'Verdana', sans-serif; "  # the page's style has it for all
+_FAMILY = "font-family: 'DejaVu Sans', 'Verdana', sans-serif; "  # the style of the page already sets it
 _DECIMALS = re.compile(r"-?\d+\.\d{2,}")
 _SPACES = re.compile(r"\s*([MLQCz])\s*|\s+")
 _LINK = re.compile(r"url\(#([^)]+)\)")
@@ -22,11 +22,11 @@ _LINK = re.compile(r"url\(#([^)]+)\)")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot that stands in a page.
+    """A plot in a page.
 
     Attributes:
         svg: the picture.
-        readings: what a reader can ask of it, as plain data: see `rvsm.pages.readings`.
+        readings: the numbers behind the plot, as plain data; see `rvsm.pages.readings`.
 
     """
 
@@ -38,9 +38,9 @@ class Drawing:
         """Return a canvas as a drawing.
 
         Args:
-            canvas: what is drawn.
-            name: sets its parts apart from those of others in the page.
-            caption: the id of the text that tells those who cannot see it what it shows.
+            canvas: the canvas.
+            name: a prefix that keeps the ids of its parts unique in the page.
+            caption: the id of the caption, which describes the picture to screen readers.
 
         """
         file = io.BytesIO()
@@ -49,17 +49,17 @@ class Drawing:
         _tidy(root, name)
         root.attrib |= {"role": "img", "aria-labelledby": caption}
         text = ElementTree.tostring(root, encoding="unicode")
-        return cls(Markup(text), readings(canvas))  # a text in it is escaped by the writer of the tree
+        return cls(Markup(text), readings(canvas))  # the writer of the tree escapes strings in it
 
 
 def _tidy(root: ElementTree.Element, name: str) -> None:
-    """Leave what a page needs: no namespaces, no names that nobody refers to, two decimals, and the page's colours."""
+    """Keep only what a page needs: no namespaces, no unused ids, two decimals, and the colours of the page."""
     for element in root.iter():
         element.tag = _plain(element.tag)
         element.attrib = {_plain(key): value for key, value in element.attrib.items()}
         for child in [child for child in element if _plain(child.tag) in _DROPPED]:
             element.remove(child)
-        element.tail = None  # indentation; there is no text after a part of a text
+        element.tail = None  # this is indentation; nothing else follows an element
         element.text = element.text if element.text and element.text.strip() else None
     used = {
         target
@@ -93,7 +93,7 @@ def _plain(name: str) -> str:
 
 
 def _target(link: str) -> str:
-    """Return what a CSS link refers to.
+    """Return the target of a CSS link.
 
     >>> _target("url(#p1)"), _target("none")
     ('p1', '')

@@ -1,4 +1,4 @@
-"""A plot for light and dark pages, wide and narrow ones, and for a paper."""
+"""A plot for light and dark pages, for wide and narrow screens, and for papers."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ from rvsm.pages.keys import Key
 from rvsm.pages.style import parameters
 
 FORMATS = ("png", "pdf")
-"""The files of a picture."""
+"""The file formats of a picture."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Figure:
 
     Attributes:
         name: the name of its files.
-        caption: what to see in it, in a sentence or two.
-        draw: draws it onto an empty canvas; called once for each size. Ink and grid have the style's colours, which
-            change on dark pages; other colours are the same on both. Lines with a label answer a reader who points at
-            them; artists whose gid is "run-3" belong to run 3, which a reader can switch off.
+        caption: what the picture shows, in one or two sentences.
+        draw: draws it onto an empty canvas; called once for each size. Ink and grid have the colours of the style,
+            which change on dark pages; other colours are the same on both. Lines with a label show their numbers when
+            a reader points at them. Artists whose gid is "run-3" belong to run 3, which a reader can hide.
         size: width and height in inches.
-        phone: width and height in inches on a narrow screen, where letters would else be too small; `draw` sees by
-            the size of its canvas how many columns there is room for.
-        keys: the legend, which `draw` leaves out: pages have it in words, files get it drawn.
+        phone: width and height in inches on a narrow screen, where letters would otherwise be too small; `draw` can
+            use the size of its canvas to choose the number of columns.
+        keys: the legend, which `draw` leaves out: pages show it as text, and files have it drawn.
 
     """
 
@@ -50,7 +50,7 @@ class Figure:
         return self._drawings
 
     def save(self, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-        """Write the light picture as PNG and PDF, each in one piece, and return the files."""
+        """Write the light picture as PNG and PDF, each atomically, and return the files."""
         metadata: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"Creator": None, "CreationDate": None}}
         files = []
         for ending in formats:
@@ -83,10 +83,10 @@ class Figure:
         return self._drawn((width, height + legend.height(self.keys, width)), self.keys)
 
     def _drawn(self, size: tuple[float, float], keys: Sequence[Key] = ()) -> Canvas:
-        """Draw on a canvas, and place everything once for all formats, which takes longer than to draw."""
+        """Draw on a canvas, and compute the layout once for all formats, since this takes longer than drawing."""
         with _drawing():
             canvas = Canvas(figsize=size, layout="constrained")
-            if keys:  # before the rest, which may fix the layout
+            if keys:  # first, since the rest may fix the layout
                 legend.draw(canvas, keys)
             self.draw(canvas)
             canvas.draw_without_rendering()
@@ -97,6 +97,6 @@ class Figure:
 @contextmanager
 def _drawing() -> Iterator[None]:
     with mpl.rc_context(parameters()), warnings.catch_warnings():
-        # A browser has letters that the fonts here lack, and shows them.
+        # A browser can show letters that the fonts here lack.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         yield

@@ -1,4 +1,4 @@
-"""The legend of a plot: words under it in a page, where a reader can switch runs off, and drawn in it in a file."""
+"""The legend of a plot: text below it in a page, where a reader can hide runs, and part of the picture in a file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _RUN = "run-"
 Style = Literal["-", "--", "-.", ":"]
 """How a line is drawn."""
 _DASHES: dict[str, str] = {"-": "", "--": "5 2.5", "-.": "6 2 1.5 2", ":": "1.5 2"}
-_LETTER, _SWATCH, _ROW = 0.082, 0.55, 0.23  # inches: a letter, what stands before a name, a line of the legend
+_LETTER, _SWATCH, _ROW = 0.082, 0.55, 0.23  # inches: a letter, the swatch before a name, a line of the legend
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,12 @@ class Key:
     """An entry of a legend.
 
     Attributes:
-        name: what is drawn so.
-        colour: a colour, or a place in the cycle such as "C0".
+        name: the name of the item.
+        colour: a colour, or a position in the cycle such as "C0".
         line: the style of its line; "" if it has none.
-        marker: the form of its points; "" if it has none.
+        marker: the shape of its points; "" if it has none.
         filled: whether it is an area.
-        run: the number of the run that it stands for, which a reader can then switch off.
+        run: the number of its run, which a reader can then hide.
 
     """
 
@@ -45,7 +45,7 @@ class Key:
 
     @property
     def swatch(self) -> Markup:
-        """A small drawing of it."""
+        """A small drawing of the entry."""
         colour, parts = css(self.colour), ""
         if self.filled:
             parts += f'<rect x="4" y="2" width="18" height="8" fill="{colour}" fill-opacity=".55"/>'
@@ -58,14 +58,14 @@ class Key:
         return Markup(drawn)  # made of numbers and colours only
 
     def handle(self) -> Artist:
-        """Return what stands for it in a drawn legend."""
+        """Return the artist for the entry in a drawn legend."""
         if self.filled:
             return Patch(color=self.colour, alpha=0.55)
         return Line2D([], [], color=self.colour, linestyle=self.line or "none", marker=self.marker, markersize=5)
 
 
 def gid(run: int) -> str:
-    """Return the gid of an artist that belongs to a run, and disappears with it.
+    """Return the gid of an artist that belongs to a run and is hidden with it.
 
     >>> gid(3), run_of(gid(3)), run_of("axes_1")
     ('run-3', '3', None)
@@ -79,7 +79,7 @@ def run_of(gid: str | None) -> str | None:
 
 
 def columns(keys: Sequence[Key], width: float) -> int:
-    """Return in how many columns of a drawn legend the names have room."""
+    """Return the number of columns in which the names fit into a drawn legend."""
     longest = max(max(map(len, _lines(key))) for key in keys)
     return max(min(len(keys), int(width / (_LETTER * longest + _SWATCH))), 1)
 
@@ -93,20 +93,20 @@ def height(keys: Sequence[Key], width: float) -> float:
 
 
 def draw(canvas: Canvas, keys: Sequence[Key]) -> None:
-    """Draw a legend under everything else."""
+    """Draw a legend below everything else."""
     names = ["\n".join(_lines(key)).replace("$", r"\$") for key in keys]
-    shown = [f" {name}" if name.startswith("_") else name for name in names]  # an underscore would keep it out
+    shown = [f" {name}" if name.startswith("_") else name for name in names]  # an underscore would hide it
     ncols = columns(keys, canvas.get_figwidth())
     canvas.legend([key.handle() for key in keys], shown, loc="outside lower center", ncols=ncols, fontsize=9)
 
 
 def _lines(key: Key) -> list[str]:
-    """Return a name in lines; one that would fill the picture is cut."""
+    """Return a name in lines; one that would fill the picture is shortened."""
     return wrap(key.name if len(key.name) <= 160 else f"{key.name[:158]} …", 60) or [""]
 
 
 def _outline(marker: str) -> str:
-    """Return the form of a marker as the text of a path around the middle of a swatch."""
+    """Return the shape of a marker as an SVG path around the centre of a swatch."""
     style = MarkerStyle(marker)
     polygons = style.get_path().transformed(style.get_transform()).to_polygons()
     outlines = [[f"{13 + 9 * x:.1f} {6 - 9 * y:.1f}" for x, y in np.asarray(points).tolist()] for points in polygons]

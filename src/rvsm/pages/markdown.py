@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 
 
 def pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Container[str] = ()) -> str:
-    """Return a table; the first column and those of the names in ``texts`` are texts, the others numbers.
+    """Return a table; the first column and those named in ``texts`` are strings, the others numbers.
 
     >>> print(pipe_table(("a", "b", "experiment"), [("x", "1", "y")], texts=("experiment",)), end="")
     | a | b | experiment |
@@ -16,7 +16,7 @@ def pipe_table(head: Sequence[str], rows: Sequence[Sequence[str]], texts: Contai
 
 
 def cell(text: object) -> str:
-    """Return a text that neither ends a cell nor is read as HTML or Markdown."""
+    """Return a string that neither ends a cell nor is interpreted as HTML or Markdown."""
     shown = "".join(c if c.isprintable() else " " for c in str(text))
     for character in "\\|`*_[]":
         shown = shown.replace(character, "\\" + character)

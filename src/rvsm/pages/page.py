@@ -1,4 +1,4 @@
-"""A page that needs no network: text, tables and pictures in one file."""
+"""A page that needs no network connection: text, tables and pictures in one file."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: what it says.
-        tone: how it is coloured: "good", "warn", "bad" or "plain".
-        anchor: the place in the page that it leads to.
-        numeric: whether it is a number, which stands at the right.
-        key: how the plots show what its row is about; in the first cell of a row only.
+        text: the content.
+        tone: its colour: "good", "warn", "bad" or "plain".
+        anchor: the place in the page that it links to.
+        numeric: whether it is a number, which is aligned to the right.
+        key: the legend entry for the row; only in the first cell of a row.
 
     """
 
@@ -43,9 +43,9 @@ class Card:
 
     Attributes:
         title: its heading.
-        badge: a word or two.
-        tone: how the badge is coloured: "good", "warn", "bad" or "plain".
-        rows: pairs of a label and a text.
+        badge: one or two words.
+        tone: the colour of the badge: "good", "warn", "bad" or "plain".
+        rows: pairs of a label and a string.
 
     """
 
@@ -58,7 +58,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Details:
-    """What is folded away until it is asked for: facts, a table and a text as it is, as far as there are any."""
+    """A part that is collapsed at first: facts, a table and preformatted text, each optional."""
 
     title: str
     facts: Sequence[tuple[str, str]] = ()
@@ -69,7 +69,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: paragraphs, a table, cards, pictures, facts and details, as far as there are any."""
+    """A part of a page: paragraphs, a table, cards, pictures, facts and details, each optional."""
 
     title: str
     paragraphs: Sequence[str] = ()
@@ -91,9 +91,9 @@ class Page:
     footer: str = ""
 
     def html(self) -> str:
-        """Return the page; everything that came from outside is escaped.
+        """Return the page as HTML; everything from outside is escaped.
 
-        A policy allows the page's own script and no other, and nothing from the network.
+        A content security policy allows only the page's own script, and nothing from the network.
         """
         environment = Environment(loader=PackageLoader("rvsm.pages"), autoescape=select_autoescape(["html"]))
         style, script = (Markup(environment.get_template(name).render()) for name in ("page.css", "page.js"))
@@ -103,7 +103,7 @@ class Page:
 
 
 def anchor(text: str) -> str:
-    """Return a text as the name of a place in a page.
+    """Return the anchor for a title in a page.
 
     >>> anchor("Theorem 1 (iii): θ̄ < δ")
     'theorem-1-iii'
@@ -117,5 +117,5 @@ def _digest(text: str) -> str:
 
 
 def write(page: Page, path: Path) -> None:
-    """Write a page so that a reader never sees half of it."""
+    """Write a page atomically."""
     write_text(page.html(), path)

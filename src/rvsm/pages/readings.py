@@ -1,4 +1,4 @@
-"""The numbers behind a plot, for readers who point at it: taken from the artists that have a label."""
+"""The numbers behind a plot, shown when a reader points at it; taken from the artists that have a label."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,14 +13,15 @@ from matplotlib.patches import StepPatch
 from rvsm.pages.keys import run_of
 from rvsm.pages.style import css
 
-_MOST = 1000  # points of a line; of a longer one nobody points at a single one, and the page would be large
+_MOST = 1000  # points of a line; single points of a longer line are hard to hit, and the page would be large
 
 
 def readings(canvas: Canvas) -> list[dict[str, Any]]:
-    """Return a table for each panel with a labelled line or stairs, made of what JSON can hold.
+    """Return a table for each panel with a labelled line or stairs, ready for JSON.
 
-    ``box`` is where the panel is, in points from the upper left corner of the picture; ``x`` and ``y`` are lower end,
-    upper end and whether the axis is logarithmic; each of the ``series`` has a name, a colour and its numbers.
+    ``box`` is the position of the panel, in points from the upper left corner of the picture. ``x`` and ``y`` are the
+    lower end, the upper end, and whether the axis is logarithmic. Each of the ``series`` has a name, a colour and its
+    numbers.
     """
     found = []
     for axes in canvas.axes:
@@ -43,7 +44,7 @@ def _frame(canvas: Canvas, axes: Axes) -> dict[str, Any]:
 
 
 def _label_of_others(canvas: Canvas, axes: Axes) -> str:
-    """Return the label of a panel below, which stands for this one, too."""
+    """Return the label of a panel below, which also applies to this one."""
     shared = axes.get_shared_x_axes()
     return next((other.get_xlabel() for other in canvas.axes if shared.joined(axes, other) and other.get_xlabel()), "")
 
@@ -52,7 +53,7 @@ def _line(line: Line2D) -> dict[str, Any] | None:
     if line.axes is None or line.get_transform() is not line.axes.transData:  # a level across the panel, for instance
         return None
     x, y = (np.asarray(values, dtype=float) for values in (line.get_xdata(), line.get_ydata()))
-    if len(x) != len(y) or np.any(np.diff(x) < 0):  # a path in a plane: no number belongs to a place on the axis
+    if len(x) != len(y) or np.any(np.diff(x) < 0):  # a path in a plane, with no single value for a position on the axis
         return None
     return _series(line, to_hex(line.get_color()), x, y)
 
@@ -70,7 +71,7 @@ def _stairs(patch: Any) -> dict[str, Any] | None:
 def _series(artist: Line2D | StepPatch, colour: str, x: Any, y: Any) -> dict[str, Any] | None:
     name = str(artist.get_label())
     known = np.isfinite(x) & np.isfinite(y)
-    if name.startswith("_") or not known.any() or len(x) > _MOST:  # matplotlib names all that have no label "_…"
+    if name.startswith("_") or not known.any() or len(x) > _MOST:  # matplotlib names artists without a label "_…"
         return None
     return {
         "name": name.strip(),
@@ -82,6 +83,6 @@ def _series(artist: Line2D | StepPatch, colour: str, x: Any, y: Any) -> dict[str
 
 
 def _numbers(values: Iterable[float]) -> list[float]:
-    """Return numbers to five digits, whole ones without a point, which is shorter."""
+    """Return numbers rounded to five digits; integers have no decimal point, which is shorter."""
     rounded = [float(f"{value:.5g}") for value in values]
     return [int(value) if value.is_integer() and abs(value) < 1e15 else value for value in rounded]

@@ -1,21 +1,21 @@
-"""The colours of pages and plots: those of a light page, and what stands for them on a page that may be dark."""
+"""The colours of pages and plots: those of a light page, and the variables that replace them in pages."""
 
 from typing import Any
 
 from cycler import cycler
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, which colour-blind readers can tell apart."""
+"""Okabe and Ito's colours, which colour-blind readers can distinguish."""
 
-INK, FAINT, PAPER = "#1f2328", "#d0d7de", "#fffffe"  # paper is not quite white, so that white stays white
+INK, FAINT, PAPER = "#1f2328", "#d0d7de", "#fffffe"  # paper is not quite white, so that white itself is not replaced
 CYCLE = (*PALETTE[:-1], INK)
-"""The colours "C0" to "C6" of plots; the last is that of letters."""
+"""The colours "C0" to "C6" of plots; the last is the colour of text."""
 
 _VARIABLES = {INK: "var(--ink)", FAINT: "var(--line)", PAPER: "var(--paper)"}
 
 
 def css(colour: str) -> str:
-    """Return a colour for a page: ink, grid and paper follow the page, which may be dark, others stay.
+    """Return a colour for a page: ink, grid and paper follow the page, which may be dark; others are unchanged.
 
     >>> css("#1f2328"), css("C6"), css("#0072B2")
     ('var(--ink)', 'var(--ink)', '#0072B2')
@@ -26,7 +26,7 @@ def css(colour: str) -> str:
 
 
 def themed(style: str) -> str:
-    """Return a CSS text in which ink, grid and paper follow the page.
+    """Return a CSS style in which ink, grid and paper follow the page.
 
     >>> themed("fill: none; stroke: #d0d7de")
     'fill: none; stroke: var(--line)'
@@ -49,7 +49,10 @@ def parameters() -> Any:
         "axes.titlecolor": INK,
         "axes.titlesize": "medium",
         "figure.facecolor": PAPER,
-        "font.sans-serif": ["DejaVu Sans", "Verdana"],  # as wide as each other, so that what is placed here fits there
+        "font.sans-serif": [
+            "DejaVu Sans",
+            "Verdana",
+        ],  # of the same width, so that a layout made with one fits the other
         "font.size": 10,
         "grid.color": FAINT,
         "grid.linewidth": 0.6,

@@ -1,4 +1,4 @@
-"""One file for one moment of a training: safetensors for the tensors, JSON for the rest, a checksum over both."""
+"""A checkpoint file: safetensors for the tensors, JSON for the rest, a checksum over both."""
 
 import hashlib
 import json
@@ -18,15 +18,15 @@ _FORMAT = "rvsm-checkpoint-1"
 
 
 class DamagedError(ValueError):
-    """A file that is not what was written."""
+    """A file that differs from what was written."""
 
 
 def save(tree: Tree, path: Path) -> None:
-    """Write a state; a kill at any moment leaves the file that was there before, or none."""
+    """Write a state; a kill at any moment leaves the previous file, or none."""
     tensors, rest = split(tree)
     text = json.dumps(rest)
     with replacing(path) as temporary:
-        # Not save_file, which gives a full disk an error of its own and the file permissions of its own.
+        # Not save_file, which has its own error for a full disk and sets its own file permissions.
         about = {"format": _FORMAT, "rest": text, "checksum": _checksum(tensors, text)}
         temporary.write_bytes(serialize(tensors, about))
 
@@ -38,7 +38,7 @@ def load(path: Path) -> Tree:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # as for odd types
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # unknown dtypes
         raise DamagedError(f"{path} cannot be read: {error}") from None
     if about.get("format") != _FORMAT:
         raise DamagedError(f"{path} is not a checkpoint of this version: its format is {about.get('format')!r}")

@@ -1,4 +1,4 @@
-"""What came of a run: the typed form of ``result.json``, of ``runtime.json``, and of the same in a results file."""
+"""The outcome of a run: the typed form of ``result.json`` and ``runtime.json``, also in a results file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,27 +22,27 @@ from rvsm.records.values import (
 )
 
 OURS = "rvsm"
-"""The engine of the sparse runtime, among those that were timed."""
+"""The name of the sparse runtime among the engines that were timed."""
 
 _LOSS = Kind(
     "a number ≥ 0, or null",
     lambda found: nan if isinstance(found, float) and not found <= LARGE else NON_NEGATIVE.read(found),
 )
-_RANGE = (-7.0, 1.0)  # of decimal logarithms, where a histogram does not say
+_RANGE = (-7.0, 1.0)  # decimal logarithms, used if a histogram has no range
 
 
 @dataclass(frozen=True)
 class Test:
     """Accuracy and loss on the test images; the loss is NaN if it was not finite."""
 
-    __test__ = False  # for pytest, which would take it for a test
+    __test__ = False  # otherwise pytest would collect it as a test
 
     accuracy: float
     loss: float
 
     @classmethod
     def of(cls, tree: Any, copy: str) -> "Test":
-        """Read that of w or of u."""
+        """Read the values of w or of u."""
         loss = _LOSS.given(tree, "test", copy, "loss")
         return cls(FRACTION.needed(tree, "test", copy, "accuracy"), nan if loss is None else loss)
 
@@ -53,8 +53,8 @@ class Layer:
 
     Attributes:
         shape: its shape.
-        density: the fraction of its weights that is not zero.
-        multiplications: how many the whole layer makes for one image, zeros included, if that is known.
+        density: the fraction of its weights that are not zero.
+        multiplications: the multiplications of the whole layer for one image, including zeros, if known.
 
     """
 
@@ -65,7 +65,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many weights there are of each size: counts in bins of log10 |w|, and those that are zero."""
+    """The distribution of weight magnitudes: counts in bins of log10 |w|, and the number of zeros."""
 
     zeros: int
     counts: tuple[float, ...]
@@ -74,7 +74,7 @@ class Histogram:
 
     @classmethod
     def of(cls, tree: Any) -> "Histogram | None":
-        """Read one; None if it is none."""
+        """Read a histogram; None if it is not valid."""
         counts, zeros = NON_NEGATIVES.at(tree, "counts"), COUNT.at(tree, "zeros")
         ends = NUMBERS.at(tree, "range") or _RANGE
         if not counts or zeros is None or len(ends) != 2 or not -30 <= ends[0] < ends[1] <= 30:
@@ -83,14 +83,14 @@ class Histogram:
 
     @property
     def edges(self) -> list[float]:
-        """The sizes between which the counts are."""
+        """The edges of the bins, as magnitudes."""
         width = (self.high - self.low) / len(self.counts)
         return [float(10 ** (self.low + width * i)) for i in range(len(self.counts) + 1)]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One engine at one size of batches."""
+    """The time of one engine at one batch size."""
 
     engine: str
     precision: str
@@ -99,7 +99,7 @@ class Timing:
 
     @classmethod
     def of(cls, tree: Any) -> "Timing":
-        """Read one."""
+        """Read a timing."""
         milliseconds = NON_NEGATIVE.at(tree, "milliseconds")
         if not milliseconds:
             raise ValueError("runtime.engines should have milliseconds > 0")
@@ -109,7 +109,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Runtime:
-    """The packed network: its size, and its speed beside other engines."""
+    """The packed network: its size, and its speed compared with other engines."""
 
     file_bytes: int
     threads: int | None
@@ -117,7 +117,7 @@ class Runtime:
 
     @classmethod
     def of(cls, tree: Any) -> "Runtime | None":
-        """Read what was measured; None if nothing was."""
+        """Read the measurements; None if there are none."""
         if tree is None:
             return None
         return cls(
@@ -128,11 +128,11 @@ class Runtime:
 
     @property
     def largest_batch(self) -> int | None:
-        """The largest size of batches that was timed, the one of which a report has the speed."""
+        """The largest batch size that was timed; reports show its speed."""
         return max((t.batch for t in self.engines), default=None)
 
     def speedup(self, batch: int | None) -> tuple[float, str] | None:
-        """Return how many times faster the packed network is than the fastest other engine, and which that is."""
+        """Return how many times faster the packed network is than the fastest other engine, and which engine it is."""
         timings = [t for t in self.engines if t.batch == batch]
         ours = [t.milliseconds for t in timings if t.engine == OURS]
         others = [(t.milliseconds, t.engine) for t in timings if t.engine != OURS]
@@ -149,25 +149,25 @@ class Outcome:
     Attributes:
         epochs: passes over the training images.
         steps: steps of the optimizer.
-        minutes: of training, if they are known.
+        minutes: the training time, if known.
         w: the weights at the end of training, on the test images.
         u: the sparse network, on the test images.
         test_images: how many test images there were.
         sparsity: the fraction of zeros over the sparsified weights.
         sparsity_of_all: the fraction of zeros over all parameters.
-        multiplications_saved: the fraction of multiplications with zero, if it is known.
+        multiplications_saved: the fraction of multiplications by zero, if known.
         weights: the number of sparsified weights.
         parameters: the number of all parameters.
-        nonzeros: the number of those that are not zero.
+        nonzeros: the number of parameters that are not zero.
         layers: the sparsified layers.
-        before: the sizes of the weights w.
-        after: those of u.
+        before: the magnitudes of the weights w.
+        after: the magnitudes of the weights u.
         norms_w: the norms of the output channels of w, by layer.
-        norms_u: those of u.
-        channels: how many channels the runtime leaves out, and of how many; None in older results.
+        norms_u: the norms of the output channels of u, by layer.
+        channels: how many channels the runtime removes, and the total; None in older results.
         images: a fingerprint of the images.
         file_bytes: the size of the unpacked weights.
-        runtime: what was measured of the packed network.
+        runtime: the measurements of the packed network.
 
     """
 
@@ -198,7 +198,7 @@ class Outcome:
         """Read ``result.json``, or a line of a results file, which has the same keys.
 
         Raises:
-            ValueError: a value is missing, of another kind or out of bounds.
+            ValueError: a value is missing, of a wrong type or out of bounds.
 
         """
         seconds, norms_w = NON_NEGATIVE.given(tree, "seconds"), _norms(tree, "w")
@@ -244,7 +244,7 @@ def _layers(table: Mapping[str, Any]) -> dict[str, Layer]:
 
 
 def _norms(tree: Any, copy: str) -> dict[str, tuple[float, ...]]:
-    """Return the norms of w or of u; those of u are left out where they are the same."""
+    """Return the norms of w or of u; those of u are omitted in a file if they are the same."""
     table = TABLE.given(tree, "channel_norms", copy) or {}
     return {clean(name): NON_NEGATIVES.needed(tree, "channel_norms", copy, name) for name in table}
 

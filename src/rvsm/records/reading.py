@@ -1,4 +1,4 @@
-"""Read the text files of a run's folder, of which nothing is trusted."""
+"""Read the text files of a run's folder; nothing in them is trusted."""
 
 import json
 import tomllib
@@ -7,14 +7,14 @@ from typing import Any
 
 
 def read_text(file: Path, *, errors: str = "strict") -> str | None:
-    """Return a file's text, or None if there is no such file.
+    """Return the contents of a text file, or None if there is no such file.
 
     Args:
         file: the file.
         errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
 
     Raises:
-        ValueError: it is no regular file (a pipe would never end), or it cannot be read.
+        ValueError: it is not a regular file (a pipe would never end), or it cannot be read.
 
     """
     if not file.exists():
@@ -29,13 +29,13 @@ def read_text(file: Path, *, errors: str = "strict") -> str | None:
 
 
 def require_regular(file: Path) -> None:
-    """Raise unless a path is that of a regular file, or of a link to one."""
+    """Raise unless a path is a regular file, or a link to one."""
     if not file.is_file():
-        raise ValueError(f"{file} is no regular file; remove it")
+        raise ValueError(f"{file} is not a regular file; remove it")
 
 
 def parse_json(text: str) -> Any:
-    """Return what a text of JSON holds; too deep a nesting is a ValueError as any other damage is.
+    """Parse JSON; nesting that is too deep raises a ValueError, like any other damage.
 
     >>> parse_json("[" * 100_000)
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the table of a text of TOML; too deep a nesting is a ValueError as any other damage is.
+    """Parse TOML; nesting that is too deep raises a ValueError, like any other damage.
 
     >>> parse_toml("a = " + "[" * 100_000)
     Traceback (most recent call last):
@@ -63,7 +63,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def read_table(file: Path) -> dict[str, Any] | None:
-    """Return the object in a file of JSON, or None if there is no such file."""
+    """Return the object in a JSON file, or None if there is no such file."""
     text = read_text(file)
     if text is None:
         return None

@@ -1,6 +1,6 @@
 """A run as typed, checked values: the one form that reports, tables and claims read.
 
-It is made once, from a run's folder or from a line of a results file, of which nothing is trusted.
+It is made once, from the folder of a run or from a line of a results file. Neither is trusted.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ from rvsm.records.values import (
 )
 
 FORMAT = 1
-"""Of a line; no other one is read."""
+"""The format of a line; no other format is read."""
 
 CURVE: dict[str, tuple[str, ...]] = {
     "epoch": ("epoch",),
@@ -40,32 +40,32 @@ CURVE: dict[str, tuple[str, ...]] = {
     "sparsity": ("sparsity",),
     "gap": ("gap",),
 }
-"""The columns of a line's curve, and where a line of the metrics has them."""
+"""The columns of a line's curve, and their paths in a line of the metrics."""
 
 _EPOCH = Kind("an epoch", lambda found: e if (e := NON_NEGATIVE.read(found)) is not None and e <= 1e9 else None)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation in the course of training; None is what was not measured.
+    """One evaluation in the course of training; values that were not measured are None.
 
     Attributes:
         epoch: when it was made.
-        learning_rate: that of the moment.
-        loss: the mean training loss since the one before.
-        accuracy: the training accuracy, where no images were held out for validation.
+        learning_rate: the learning rate at that time.
+        loss: the mean training loss since the previous evaluation.
+        accuracy: the training accuracy, if no images were held out for validation.
         loss_w: the validation loss of w.
-        loss_u: that of u.
+        loss_u: the validation loss of u.
         accuracy_w: the validation accuracy of w.
-        accuracy_u: that of u.
+        accuracy_u: the validation accuracy of u.
         sparsity: the fraction of zeros in u.
         gap: ‖w − u‖.
         lagrangian: ℒ(w, u).
-        phase: "ramp", "hold" or "heal", where a sparsity is the target.
-        lam: λ, one for all layers or one for each.
-        threshold: the thresholds, likewise.
+        phase: "ramp", "hold" or "heal", if there is a target sparsity.
+        lam: the smallest and the largest λ of the layers.
+        threshold: the smallest and the largest threshold of the layers.
         thresholds: the threshold of each layer.
-        histogram: the sizes of the weights w.
+        histogram: the magnitudes of the weights w.
 
     """
 
@@ -88,7 +88,7 @@ class Evaluation:
 
     @classmethod
     def of(cls, tree: Any) -> "Evaluation | None":
-        """Return what a line of the metrics says; None if it has no epoch. A value of another kind is left out."""
+        """Read a line of the metrics; None if it has no epoch. Values of a wrong type are left out."""
         epoch = _EPOCH.at(tree, "epoch")
         if epoch is None:
             return None
@@ -120,15 +120,15 @@ class Record:
     """One run.
 
     Attributes:
-        name: of its configuration.
+        name: the name of its configuration.
         seed: its seed; None if it cannot be read.
         options: the sections of its configuration.
-        about: machine and versions.
-        evaluations: how it went, by epoch.
-        images_per_second: of training, the median over the epochs.
-        outcome: what came of it; None if it is not finished.
-        folder: the name of its folder, if that is where it was read from.
-        fingerprint: that of the options; a line of a results file has it.
+        about: the machine and the versions.
+        evaluations: the evaluations, by epoch.
+        images_per_second: the training speed, as the median over the epochs.
+        outcome: the result; None if the run is not finished.
+        folder: the name of its folder, if it was read from one.
+        fingerprint: the fingerprint of the options, if it was read from a results file.
         complaints: sentences about what could not be read.
 
     """
@@ -150,8 +150,8 @@ class Record:
 
         Args:
             run: the folder.
-            strict: whether a damaged file is an error; otherwise it is left out and complained about. A line of the
-                metrics that cannot be read is never an error.
+            strict: whether a damaged file is an error; otherwise, it is left out and reported in ``complaints``. A
+                line of the metrics that cannot be read is never an error.
 
         """
         complaints: list[str] = []
@@ -199,13 +199,13 @@ class Record:
         """Read a line of a results file.
 
         Raises:
-            ValueError: it has another format, or a value is missing, of another kind or out of bounds.
+            ValueError: it has another format, or a value is missing, of a wrong type or out of bounds.
 
         """
         if not isinstance(line, Mapping):
             raise ValueError("it should be an object")
         if line.get("format") != FORMAT:
-            raise ValueError(f"its format is {line.get('format')!r}, but {FORMAT} is the only one that is known")
+            raise ValueError(f"its format is {line.get('format')!r}, but only {FORMAT} is known")
         return cls(
             name=LINE.needed(line, "name"),
             seed=INTEGER.needed(line, "seed"),
@@ -223,18 +223,18 @@ class Record:
 
     @property
     def method(self) -> str:
-        """The method's name, "dense" for none."""
+        """The name of the method; "dense" if there is none."""
         return clean(self.option("method", "name") or "unknown")
 
     @property
     def epochs(self) -> float:
-        """The epochs of the configuration, or those that there are."""
+        """The epochs of the configuration, or the last epoch so far."""
         target = NUMBER.at(self.options, "training", "epochs")
         return target if target is not None and target >= 1 else max((e.epoch for e in self.evaluations), default=0.0)
 
     @property
     def phases(self) -> dict[str, tuple[float, float]]:
-        """The epochs of ramp, hold and heal; nothing if the run had no such phases."""
+        """The epochs of ramp, hold and heal; empty if the run had no such phases."""
         if not any(e.phase for e in self.evaluations) or self.option("budget", "sparsity") is None:
             return {}
         ramp, heal = (FRACTION.at(self.options, "budget", key) for key in ("ramp", "heal"))
@@ -246,17 +246,17 @@ class Record:
 
 
 def _by_epoch(trees: Iterable[Any]) -> tuple[tuple[Evaluation, ...], int]:
-    """Return the evaluations by epoch, of two of one epoch the later, and how many have no epoch."""
+    """Return the evaluations by epoch, only the last one of each epoch, and the number of lines without an epoch."""
     found = [Evaluation.of(tree) for tree in trees]
     by_epoch = {one.epoch: one for one in found if one is not None}
     return tuple(by_epoch[epoch] for epoch in sorted(by_epoch)), found.count(None)
 
 
 def _rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the columns of a curve as what the lines of the metrics were."""
+    """Return the columns of a curve in the form of lines of the metrics."""
     columns = {name: LIST.needed({"curve": curve}, "curve", name) for name in curve}
     if len({len(column) for column in columns.values()}) > 1:
-        raise ValueError("the columns of the curve should have one length")
+        raise ValueError("the columns of the curve should have the same length")
     if any(_EPOCH.read(epoch) is None for epoch in columns.get("epoch", ())):
         raise ValueError("curve.epoch should be numbers")
     rows: list[dict[str, Any]] = [{} for _ in columns.get("epoch", ())]
@@ -267,7 +267,7 @@ def _rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _named(run: Run, file: str, read: Callable[[], Any]) -> Any:
-    """Return what is read, with errors that name the file."""
+    """Read something, with errors that name the file."""
     try:
         return read()
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What is known of a run's result: the kinds of its values, as a file that anybody may have written must have them."""
+"""The kinds of values that the result of a run must have; the file is not trusted."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from rvsm.records.values import FRACTION, LIST, NON_NEGATIVE, NUMBERS, SHAPE, Ki
 
 
 def _nonempty(kind: Kind[Any], expected: str, *, above: float | None = None) -> Kind[Any]:
-    """Return a kind of list that is not empty, with numbers above a bound if there is one."""
+    """Return a kind of nonempty list, with all numbers above a bound if there is one."""
 
     def read(found: Any) -> Any:
         values = kind.read(found)
@@ -38,11 +38,11 @@ _KINDS: dict[str, Kind[Any]] = {
     "mean": _nonempty(NUMBERS, "a list of numbers"),
     "std": _nonempty(NUMBERS, "a list of numbers > 0", above=0),
 }
-"""For each key that is used by name, what its value must be."""
+"""The kind of value for each key that is used by name."""
 
 
 def check_result(result: Mapping[str, Any], needed: tuple[str, ...]) -> None:
-    """Raise unless a result has the keys that are needed, each of its kind.
+    """Raise unless a result has all needed keys, each with a value of its kind.
 
     >>> check_result({"sparsity": "half"}, ("sparsity",))
     Traceback (most recent call last):
@@ -51,6 +51,6 @@ def check_result(result: Mapping[str, Any], needed: tuple[str, ...]) -> None:
     """
     for key in needed:
         if key not in result:
-            raise ValueError(f"it lacks {key!r}")
+            raise ValueError(f"{key!r} is missing")
         if _KINDS[key].read(result[key]) is None:
             raise ValueError(f"{key!r} should be {_KINDS[key].expected} but is {repr(result[key])[:60]}")

@@ -1,7 +1,8 @@
-"""A run's folder, of which this is the only reader and writer.
+"""The folder of a run; only this module reads and writes it.
 
-``config.toml`` says what was asked, ``about.json`` where it ran, ``metrics.jsonl`` how it went (a line for each look at
-the validation images), ``checkpoints/`` where it can go on, ``model.safetensors`` and ``result.json`` what came of it.
+``config.toml`` has the options, ``about.json`` the machine, ``metrics.jsonl`` a line for each evaluation on the
+validation images, ``checkpoints/`` the states from which the run can be resumed, ``model.safetensors`` and
+``result.json`` the result.
 """
 
 import json
@@ -21,12 +22,12 @@ from rvsm.records.result import check_result
 from rvsm.records.tree import Tree
 from rvsm.records.weights import load_weights, save_weights
 
-_KEPT = 2  # checkpoints: the newest, and one before it should that be damaged
+_KEPT = 2  # checkpoints: the newest, and the one before in case it is damaged
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder: a second process that wants it is refused. The system lets go of it when a process dies."""
+    """Lock the folder of a run, so that a second process is refused. The system releases the lock if a process dies."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(folder / "lock")
@@ -35,7 +36,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise ValueError(f"another process is training in {folder}; wait for it, or stop it") from None
     except OSError as error:
         raise ValueError(
-            f"{folder} cannot be written to: {error.strerror or error}; give access to it, or another folder"
+            f"{folder} cannot be written to: {error.strerror or error}; grant access to it, or give another folder"
         ) from None
     try:
         for place in (folder, folder / "checkpoints"):
@@ -68,21 +69,21 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, *, config: str, about: Mapping[str, Any]) -> "Run":
-        """Make the folder; its config.toml comes last, so that a folder with one is whole."""
+        """Create the folder; config.toml is written last, so that a folder that has one is complete."""
         if (folder / "config.toml").exists():
             raise ValueError(f"{folder} already holds a run; resume it, or give another folder")
         if found := [name for name in ("metrics.jsonl", "result.json") if (folder / name).exists()] or [
             path.name for path in (folder / "checkpoints").glob("step-*")
         ]:
             raise ValueError(
-                f"{folder} holds {found[0]} of a run whose config.toml is gone; put that back, or give another folder"
+                f"{folder} holds {found[0]} of a run whose config.toml is missing; restore it, or give another folder"
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_text(_json(about, indent=1), folder / "about.json")
         write_text(config, folder / "config.toml")
         return cls(folder)
 
-    # What was asked, and where
+    # Configuration and machine
 
     @property
     def name(self) -> str:
@@ -99,10 +100,10 @@ class Run:
             raise ValueError(f"{file} is damaged: {error}") from None
 
     def about(self) -> dict[str, Any]:
-        """Return where and with what it was run."""
+        """Return the machine and the versions that it ran with."""
         return read_table(self.folder / "about.json") or {}
 
-    # How it went
+    # Metrics
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics."""
@@ -112,11 +113,11 @@ class Run:
             os.fsync(file.fileno())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the metrics; a line that a kill cut short is left out."""
+        """Return the metrics; a line that was cut short by a kill is left out."""
         return self.metrics_and_damage()[0]
 
     def metrics_and_damage(self) -> tuple[list[dict[str, Any]], int]:
-        """Return the metrics, and how many lines were left out because they cannot be read."""
+        """Return the metrics, and the number of lines left out because they cannot be read."""
         records, damaged = [], 0
         for line in (read_text(self.folder / "metrics.jsonl", errors="replace") or "").split("\n"):
             if not line.strip():
@@ -132,10 +133,10 @@ class Run:
         return records, damaged
 
     def rewind(self, step: int) -> None:
-        """Forget what comes after a step, because the training goes on from there.
+        """Discard everything after a step, because the training continues from there.
 
-        Metrics are removed. Checkpoints can only be damaged ones: they are put aside, since one that counts as the
-        newest would be kept in place of those to come.
+        Metrics are removed. Later checkpoints can only be damaged. They are renamed, because they would count as the
+        newest and displace new ones.
         """
         for path in self.checkpoints():
             if _age(path) > _age(self._checkpoint(step)):
@@ -143,7 +144,7 @@ class Run:
         kept = [record for record in self.metrics() if _is_before(record.get("step"), step)]
         write_text("".join(_json(record) + "\n" for record in kept), self.folder / "metrics.jsonl")
 
-    # Where it can go on
+    # Checkpoints
 
     def checkpoints(self) -> list[Path]:
         """Return the checkpoints, oldest first."""
@@ -151,7 +152,7 @@ class Run:
         return sorted(found, key=_age)
 
     def save(self, step: int, state: Tree) -> Path:
-        """Write a checkpoint and remove those that are no longer needed."""
+        """Write a checkpoint and remove old ones."""
         path = self._checkpoint(step)
         checkpoint.save(state, path)
         for old in self.checkpoints()[:-_KEPT]:
@@ -159,7 +160,7 @@ class Run:
         return path
 
     def newest(self) -> tuple[Tree | None, list[str]]:
-        """Return the newest checkpoint that is whole, if there is one, and what was wrong with newer ones."""
+        """Return the newest intact checkpoint, if there is one, and what is wrong with newer ones."""
         complaints: list[str] = []
         for path in reversed(self.checkpoints()):
             try:
@@ -171,19 +172,19 @@ class Run:
     def _checkpoint(self, step: int) -> Path:
         return self.folder / "checkpoints" / f"step-{step:09d}.safetensors"
 
-    # What came of it
+    # Results
 
     def finish(self, weights: Mapping[str, Any], result: Mapping[str, Any]) -> None:
-        """Write the final weights, then the result, whose presence says that the run is finished."""
+        """Write the final weights, then the result; its presence marks the run as finished."""
         save_weights(weights, self.folder / "model.safetensors")
         write_text(_json(result, indent=1), self.folder / "result.json")
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
 
     def result(self, *needed: str) -> dict[str, Any] | None:
-        """Return the result, which must have all that is needed, of its kind; None if the run is not finished."""
+        """Return the result, which must have all needed keys with valid values; None if the run is not finished."""
         file = self.folder / "result.json"
-        again = "remove the file and resume the run to have it again"
+        again = "remove the file and resume the run to write it again"
         try:
             found = read_table(file)
         except ValueError as error:
@@ -195,20 +196,20 @@ class Run:
         return found
 
     def weights(self) -> dict[str, Any]:
-        """Return the final weights, and what else the model's state holds."""
+        """Return the final weights, and the rest of the state of the model."""
         return load_weights(self.folder / "model.safetensors")
 
     def file_bytes(self) -> int | None:
-        """Return the size of the file of the final weights, if it is there."""
+        """Return the size of the file with the final weights, if it exists."""
         file = self.folder / "model.safetensors"
         return file.stat().st_size if file.is_file() else None
 
     def save_runtime(self, record: Mapping[str, Any]) -> None:
-        """Keep what was measured of the packed network."""
+        """Save the measurements of the packed network."""
         write_text(_json(record, indent=1), self.folder / "runtime.json")
 
     def runtime(self) -> dict[str, Any] | None:
-        """Return what was measured of the packed network, if it was packed."""
+        """Return the measurements of the packed network, if there are any."""
         return read_table(self.folder / "runtime.json")
 
     @property
@@ -218,10 +219,10 @@ class Run:
 
 
 def folder_of(runs: Path, name: str, seed: int) -> Path:
-    """Return where the run of a name and a seed lives; a name may hold any characters.
+    """Return the folder of the run with a name and a seed; a name may contain any characters.
 
-    >>> folder_of(Path("runs"), "RVSM ℓ0, 90 % asked", 1).as_posix()
-    'runs/rvsm-l0-90-asked-s1'
+    >>> folder_of(Path("runs"), "RVSM ℓ0, 90 % zeros", 1).as_posix()
+    'runs/rvsm-l0-90-zeros-s1'
     """
     plain = unicodedata.normalize("NFKC", name).lower()
     words = "".join(c if c.isalnum() or c in "._-" else " " for c in plain).split()
@@ -230,19 +231,19 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 
 
 def _age(checkpoint: Path) -> tuple[int, str]:
-    """Return what orders checkpoints by their step, of whatever length its number is."""
+    """Return a key that sorts checkpoints by step, whatever the length of the number."""
     return len(checkpoint.name), checkpoint.name
 
 
 def _is_before(found: Any, step: int) -> bool:
-    """Return whether a record's step is known and not after another one."""
+    """Return whether the step of a record is known and not after another step."""
     return isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= step
 
 
 def _json(record: Mapping[str, Any], indent: int | None = None) -> str:
-    r"""Return a record as text that UTF-8 can hold, so that nothing that was measured is lost for a name.
+    r"""Return a record as a string that UTF-8 can encode, so that no measurement is lost because of a name.
 
-    A file's name may have bytes that are not UTF-8, which Python keeps as halves of characters; JSON escapes them.
+    File names may contain bytes that are not UTF-8. Python keeps them as lone surrogates, which are escaped in JSON.
 
     >>> _json({"class": "caf\udce9 ℓ0"})
     '{"class": "caf\\udce9 ℓ0"}'

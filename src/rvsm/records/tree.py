@@ -1,4 +1,4 @@
-"""Nested states as tensors by name beside plain JSON, and back, without pickle."""
+"""Split nested states into named tensors and plain JSON, and join them again, without pickle."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ Tree = Any
 
 
 def split(tree: Tree) -> tuple[dict[str, Tensor], Any]:
-    """Return the tensors of a tree by name, and the rest as JSON knows it, with marks where they were.
+    """Return the tensors of a tree by name, and the rest as JSON, with marks in place of the tensors.
 
     >>> tensors, rest = split({"lr": 0.1, "state": {0: torch.zeros(2)}})
     >>> list(tensors), rest
@@ -24,7 +24,7 @@ def split(tree: Tree) -> tuple[dict[str, Tensor], Any]:
     def plain(node: Tree) -> Any:
         if torch.is_tensor(node):
             key = str(len(tensors))
-            # A copy, since the file's format has no word for two tensors that share their memory.
+            # A copy, since the file format cannot represent two tensors that share memory.
             tensors[key] = node.detach().cpu().clone(memory_format=torch.contiguous_format)
             return {"#tensor": key}
         if isinstance(node, Mapping):
@@ -37,7 +37,7 @@ def split(tree: Tree) -> tuple[dict[str, Tensor], Any]:
             return [plain(part) for part in node]
         if node is None or isinstance(node, bool | int | float | str):
             return node
-        raise TypeError(f"a state may hold tensors, numbers, texts, lists and dicts but has {node!r}")
+        raise TypeError(f"a state may hold tensors, numbers, strings, lists and dicts but has {node!r}")
 
     return tensors, plain(tree)
 

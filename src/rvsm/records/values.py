@@ -1,4 +1,4 @@
-"""Values of files that anybody may have written: each of one kind, or an error that says what was expected."""
+"""Values of untrusted files: each has the expected kind, or the error says what was expected."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 LARGE = 1e30
-"""Beyond this a number is the trace of a divergence, and would spoil an axis."""
+"""A larger number is a sign of divergence, and would spoil an axis."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Kind(Generic[T]):
     ValueError: test.u should be a fraction in [0, 1] but is 2
 
     Attributes:
-        expected: what an error calls it.
+        expected: its description in errors.
         read: returns the value, or None if it is of another kind.
 
     """
@@ -35,14 +35,14 @@ class Kind(Generic[T]):
         return self.read(inside(tree, *path))
 
     def given(self, tree: Any, *path: str) -> T | None:
-        """Return the value at a path; None if there is none, or it is null."""
+        """Return the value at a path; None if it is missing or null."""
         return None if inside(tree, *path) is None else self.needed(tree, *path)
 
     def needed(self, tree: Any, *path: str) -> T:
         """Return the value at a path.
 
         Raises:
-            ValueError: there is none, or it is of another kind.
+            ValueError: it is missing, or of another kind.
 
         """
         found = inside(tree, *path)
@@ -53,7 +53,7 @@ class Kind(Generic[T]):
 
 
 def inside(tree: Any, *path: str) -> Any:
-    """Return what is at a path of nested tables, or None.
+    """Return the value at a path of nested tables, or None.
 
     >>> inside({"test": {"u": 1}}, "test", "u"), inside({"test": 3}, "test", "u")
     (1, None)
@@ -66,7 +66,7 @@ def inside(tree: Any, *path: str) -> Any:
 
 
 def clean(text: object) -> str:
-    r"""Return a string without what cannot be written or would break a line.
+    r"""Return a string without characters that cannot be written or would break a line.
 
     >>> clean("a\nb\x00\ud800")
     'a b ?'
@@ -76,7 +76,7 @@ def clean(text: object) -> str:
 
 
 def _between(low: float, high: float) -> Callable[[Any], float | None]:
-    """Return what reads a finite number within bounds."""
+    """Return a function that reads a finite number within bounds."""
 
     def read(found: Any) -> float | None:
         if isinstance(found, bool) or not isinstance(found, int | float) or not low <= found <= high:
@@ -91,7 +91,7 @@ def _integer(found: Any) -> int | None:
 
 
 def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | None]:
-    """Return what reads a list whose items are all of one kind."""
+    """Return a function that reads a list whose items are all of one kind."""
 
     def read_all(found: Any) -> tuple[T, ...] | None:
         if not isinstance(found, list):

@@ -1,4 +1,4 @@
-"""Runs that differ in their seed only belong together."""
+"""Group runs that differ only in their seed."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,9 @@ from rvsm.records import Evaluation, Outcome, Record, Run
 from rvsm.records.values import clean
 from rvsm.report.statistics import Mean
 
-_ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # but not the path of images: another may hold other images
+_ELSEWHERE = {
+    "training": OF_THE_MACHINE["training"]
+}  # but not the path of the images: another path may hold other images
 
 Series = list[tuple[float, float]]
 """Pairs of an epoch and a value."""
@@ -22,9 +24,9 @@ class Configuration:
     """The runs of one configuration, with the means over their seeds.
 
     Attributes:
-        name: its name, which no other configuration of a report has.
+        name: its name, which is unique in a report.
         runs: its runs, by seed.
-        number: its place in the report, which decides how it is drawn.
+        number: its position in the report, which decides how it is drawn.
 
     """
 
@@ -34,22 +36,22 @@ class Configuration:
 
     @property
     def first(self) -> Record:
-        """The run that stands for the others where only one can be shown: the first that is finished."""
+        """The run that is shown if there is room for only one: the first finished run."""
         return next((run for run in self.runs if run.outcome is not None), self.runs[0])
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The results of those that are finished."""
+        """The results of the finished runs."""
         return [run.outcome for run in self.runs if run.outcome is not None]
 
     @property
     def seeds(self) -> int:
-        """The number of finished runs, each with a seed of its own."""
+        """The number of finished runs, each with its own seed."""
         return len(self.outcomes)
 
     @property
     def unfinished(self) -> int:
-        """The number of those that are not."""
+        """The number of unfinished runs."""
         return len(self.runs) - len(self.outcomes)
 
     @property
@@ -87,29 +89,29 @@ class Configuration:
 
     @property
     def multiplications_saved(self) -> Mean:
-        """The fraction of all the network's multiplications that are with zero."""
+        """The fraction of the network's multiplications that are multiplications by zero."""
         return self.mean(lambda o: o.multiplications_saved)
 
     @property
     def nonzeros(self) -> Mean:
-        """Parameters that are not zero."""
+        """The number of parameters that are not zero."""
         return self.mean(lambda o: o.nonzeros)
 
     @property
     def minutes(self) -> Mean:
-        """The time of the training."""
+        """The training time."""
         return self.mean(lambda o: o.minutes)
 
     @property
     def packed_bytes(self) -> Mean:
-        """The size of the packed file, where the network was packed."""
+        """The size of the packed file, if the network was packed."""
         return self.mean(lambda o: o.runtime.file_bytes if o.runtime else None)
 
     @property
     def speedup(self) -> Mean:
-        """How many times faster the packed network runs than the original in the fastest engine tried.
+        """How many times faster the packed network runs than the original in the fastest other engine.
 
-        Unknown if that was measured in several ways, of which a mean would mean nothing.
+        Unknown if the runs were measured in different ways, since their mean would be meaningless.
         """
         timed = [(o.speedup, o.runtime) for o in self.outcomes if o.speedup is not None]
         ways = {(runtime and runtime.largest_batch, runtime and runtime.threads) for _, runtime in timed}
@@ -128,7 +130,7 @@ class Configuration:
 
 
 def mean_series(series: Sequence[Series]) -> Series:
-    """Return the mean at the epochs that all have, so that it does not jump where a run ends.
+    """Return the mean at the epochs that all series have, so that it does not jump where a run ends.
 
     >>> mean_series([[(1, 0.5), (2, 0.7)], [(1, 0.6)]])
     [(1, 0.55)]
@@ -141,7 +143,7 @@ def mean_series(series: Sequence[Series]) -> Series:
 
 
 def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]:
-    """Group runs by configuration, in the order in which they came, and say what was left out or could not be read."""
+    """Group runs by configuration, in the given order; also return notes on what was left out or unreadable."""
     groups: dict[tuple[str, str], list[Record]] = {}
     notes: list[str] = []
     for run in {run.folder.resolve(): run for run in runs}.values():
@@ -155,7 +157,7 @@ def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]
         if group[twin].outcome is None and record.outcome is not None:
             group[twin], record = record, group[twin]
         notes.append(
-            f"{record.folder} is left out: {group[twin].folder} has the same configuration and seed, and to count"
+            f"{record.folder} is left out: {group[twin].folder} has the same configuration and seed, and counting"
             " both would make the spread too small"
         )
     found = [
@@ -166,7 +168,7 @@ def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]
 
 
 def flat(options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the options as "section.key" and a string."""
+    """Return the options as strings, by "section.key"."""
     found: dict[str, str] = {}
     for key, value in options.items():
         if isinstance(value, Mapping):
@@ -184,7 +186,7 @@ def differing(group: Sequence[Configuration]) -> list[str]:
 
 
 def _with_names_of_their_own(found: list[Configuration]) -> list[Configuration]:
-    """Add to names that occur twice what sets them apart."""
+    """Add the differing options to names that occur more than once."""
     named = []
     for c in found:
         others = [other for other in found if other.name == c.name]

@@ -1,4 +1,4 @@
-"""The table of layers: what each is, how many of its weights and multiplications are left, and its threshold."""
+"""The table of layers: the shape, remaining weights, remaining multiplications and threshold of each layer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -12,7 +12,7 @@ _HEAD = ("layer", "shape", "weights", "zeros, %", "multiplications", "of them le
 
 
 def layers_of(found: Sequence[Configuration], title: str) -> Section:
-    """Return a section with the table of one configuration, or with those of several, folded away."""
+    """Return a section with the table of one configuration, or with collapsed tables of several."""
     tables = {c: _rows(c) for c in found}
     there = {c: rows for c, rows in tables.items() if rows}
     if not there:
@@ -28,10 +28,10 @@ def _told(there: Mapping[Configuration, Sequence[Sequence[Cell]]]) -> str:
     seeds = " Numbers are means over the seeds." if any(len(c.outcomes) > 1 for c in there) else ""
     grouped = any(c.option("groups", "name") not in (None, "element") for c in there)
     return (
-        "Multiplications are counted for one image: a weight of a convolution works at every place of its output. The"
-        " threshold is the last one before the zeros were fixed: what was smaller became zero"
-        f"{', as a norm where weights go in groups' if grouped else ''}. A method that keeps a number of weights rather"
-        f" than those above a threshold has none.{seeds}"
+        "Multiplications are counted for one image: a weight of a convolution is used at every position of its output."
+        " The threshold is the last one before the zeros were fixed: smaller weights became zero"
+        f"{'; if weights are grouped, it applies to the norm of a group' if grouped else ''}. A method that keeps a"
+        f" fixed number of weights has no threshold.{seeds}"
     )
 
 
@@ -48,7 +48,7 @@ def _row(c: Configuration, name: str) -> tuple[Cell, ...]:
     threshold = Mean.of(_threshold(run, name) for run in c.runs if run.outcome is not None)
     return (
         Cell(name),
-        Cell("\u00a0×\u00a0".join(map(str, first.shape))),  # in one line
+        Cell("\u00a0×\u00a0".join(map(str, first.shape))),  # on one line
         _count(prod(first.shape)),
         _percent(1 - density),
         _count(total),
@@ -59,7 +59,7 @@ def _row(c: Configuration, name: str) -> tuple[Cell, ...]:
 
 
 def _total(c: Configuration) -> tuple[Cell, ...]:
-    """Return the sums over the listed layers; unknown where one of them is."""
+    """Return the sums over the listed layers; unknown if a layer is unknown."""
 
     def summed(value: Callable[[Layer], float | None]) -> float | None:
         sums = []
@@ -74,7 +74,7 @@ def _total(c: Configuration) -> tuple[Cell, ...]:
     total = summed(lambda x: x.multiplications)
     left = summed(lambda x: None if x.multiplications is None else x.multiplications * x.density)
     return (
-        Cell("all of them", tone="plain"),
+        Cell("all layers", tone="plain"),
         Cell(""),
         _count(weights),
         _percent(None if kept is None or not weights else 1 - kept / weights),

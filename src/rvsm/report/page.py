@@ -1,4 +1,4 @@
-"""The page of runs: the table, the pictures, and what was run; and the files beside it."""
+"""The report about runs: a page with the table, the pictures and the options, and the files next to it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +21,11 @@ from rvsm.report.table import as_json, columns, markdown
 def report(runs: Sequence[Run], out: Path) -> Path:
     """Write ``report.html``, ``table.md``, ``table.json`` and ``pictures/`` into a folder, and return the page's path.
 
-    Pictures that an earlier report left there and that do not apply to these runs are removed.
+    Pictures of an earlier report that do not apply to these runs are removed.
 
     Args:
-        runs: one run or several, finished or not; those that differ in their seed only are taken together.
-        out: the folder, which is made if it is not there.
+        runs: one or more runs, finished or not; runs that differ only in their seed are grouped.
+        out: the folder, which is created if it does not exist.
 
     """
     if not runs:
@@ -35,7 +35,7 @@ def report(runs: Sequence[Run], out: Path) -> Path:
     figures = [figure for section in shown.sections for figure in section.figures]
     drawn = {file for figure in figures for file in figure.save(out / "pictures")}
     for name in pictures.NAMES:
-        for ending in FORMATS:  # what an earlier report drew there, and this one does not
+        for ending in FORMATS:  # of an earlier report, but not of this one
             if (file := out / "pictures" / f"{name}.{ending}") not in drawn:
                 file.unlink(missing_ok=True)
     write_text(markdown(found), out / "table.md")
@@ -46,10 +46,10 @@ def report(runs: Sequence[Run], out: Path) -> Path:
 
 
 def page(found: Sequence[Configuration], notes: Sequence[str]) -> Page:
-    """Return the page; parts for which there is nothing to show are left out."""
+    """Return the page; empty sections are left out."""
     shown = columns(found)
     if all((c.seeds, c.unfinished) == (1, 0) for c in found):
-        del shown["runs"]  # a column of ones; the summary says it
+        del shown["runs"]  # a column of ones; the summary has the number
     where = layers_of(found, "Where the zeros are")
     parts = [
         Section(
@@ -97,16 +97,16 @@ def _legend(found: Sequence[Configuration]) -> str:
     waiting = " Runs that are not finished have no numbers yet." if any(c.unfinished for c in found) else ""
     spread = " Numbers are mean ± standard deviation over the runs." if any(c.seeds > 1 for c in found) else ""
     saved = (
-        " Multiplications saved are those with zero, as a fraction of all that the network makes for an image."
+        " Multiplications saved are multiplications by zero, as a fraction of all multiplications for one image."
         if any(c.multiplications_saved for c in found)
         else ""
     )
     if not any(c.seeds for c in found):
-        return "The test images are evaluated once, at the end; until a run is finished, it has no numbers here."
+        return "The test images are evaluated only once, at the end, so a run has no numbers here until it is finished."
     return (
-        "Accuracy on the test images, which were evaluated once, at the end: of the weights w when training ended, and"
-        " of the sparse network u that was kept, with the statistics of batch norm estimated again. Zeros are counted"
-        " over the sparsified weights (convolutions and linear layers) and over all parameters."
+        "Accuracy on the test images, which were evaluated once, at the end: for the weights w at the end of training,"
+        " and for the sparse network u, which is the result, with the statistics of batch norm re-estimated. Zeros are"
+        " counted over the sparsified weights (convolutions and linear layers) and over all parameters."
         f"{saved}{spread}{_packed(found)}{waiting}"
     )
 
@@ -118,8 +118,8 @@ def _packed(found: Sequence[Configuration]) -> str:
     ways = sorted({(r.largest_batch, r.threads) for r in timed if r.largest_batch and r.threads})
     told = " and ".join(f"batches of {batch} with {threads} thread{'s' * (threads != 1)}" for batch, threads in ways)
     return (
-        " File is the size of the packed network; speed is how many times faster it runs in the sparse runtime than the"
-        f" unpacked one in the fastest other engine that was tried{f', for {told}' * bool(told)}."
+        " File is the size of the packed network. Speed is how many times faster it runs in the sparse runtime than the"
+        f" unpacked network in the fastest other engine{f', for {told}' * bool(told)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""What was run: options, seeds, versions and machine, so that it can be run again."""
+"""The section on what was run: options, seeds, versions and machine, so that it can be repeated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ TITLE = "What was run"
 
 
 def what_was_run(found: Sequence[Configuration], notes: Sequence[str]) -> Section:
-    """Return the section: what all have in common, what differs, and everything about each, folded away."""
+    """Return the section: common options, differing options, and collapsed details of each run."""
     runs = [run for c in found for run in c.runs]
     keys = differing(found) if len(found) > 1 else []
     common = [(k, v) for k, v in flat(found[0].first.options).items() if k not in keys]
@@ -32,7 +32,7 @@ def what_was_run(found: Sequence[Configuration], notes: Sequence[str]) -> Sectio
         head = ("option", *(c.name for c in found))
         details.append(Details(f"Options in which the configurations differ ({len(keys)})", head=head, rows=rows))
     if common:
-        title = "Options that all share" if len(found) > 1 else "All options"
+        title = "Common options" if len(found) > 1 else "All options"
         details.append(Details(f"{title} ({len(common)})", facts=common))
     details += [_runs(found)]
     return Section(
@@ -69,7 +69,7 @@ def _number(value: float | None, factor: float = 1.0, digits: int = 2) -> Cell:
 
 
 def _places(runs: Sequence[Record]) -> list[tuple[str, str]]:
-    """Return where the runs were made; a line has more than one value if they were made in several places."""
+    """Return the machines and versions; a line has more than one value if the runs differ."""
     tables = [_place(r.about) for r in runs]
     keys = dict.fromkeys(key for table in tables for key in table)
     return [(key, "; ".join(dict.fromkeys(table[key] for table in tables if key in table))) for key in keys]

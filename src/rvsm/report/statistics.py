@@ -1,4 +1,4 @@
-"""Means over seeds, how far apart two of them are, and whether the seeds can tell."""
+"""Means over seeds, their differences, and whether a difference is significant."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,14 +7,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 NOTHING = "–"
-"""What stands for a number that is not known."""
+"""Shown in place of an unknown number."""
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds, with the sample standard deviation if there are at least two, NaN if one is not finite.
+    """A mean over seeds, with the sample standard deviation if there are at least two values.
 
-    A mean of nothing is false, and NaN.
+    The standard deviation is NaN if a value is not finite. The mean of no values is NaN, and false as a boolean.
 
     >>> Mean.of([0.98, 0.96])
     Mean(mean=0.97, std=0.014142135623730963, count=2)
@@ -30,7 +30,7 @@ class Mean:
 
     @classmethod
     def of(cls, values: Iterable[float | None]) -> "Mean":
-        """Return the mean of the values that are there."""
+        """Return the mean of the values that are not None."""
         there = [value for value in values if value is not None]
         if not there:
             return cls(nan, None, 0)
@@ -41,7 +41,7 @@ class Mean:
         return self.count > 0
 
     def text(self, factor: float = 1.0, digits: int = 2) -> str:
-        """Return it as "mean ± std", multiplied by a factor."""
+        """Return "mean ± std", multiplied by a factor, as a string."""
         if not self:
             return NOTHING
         spread = "" if self.std is None else f" ± {self.std * factor:,.{digits}f}"
@@ -49,7 +49,7 @@ class Mean:
 
     @property
     def percent(self) -> str:
-        """A fraction in percent."""
+        """The fraction as a percentage."""
         return self.text(100, 2)
 
     @property
@@ -58,13 +58,13 @@ class Mean:
         return replace(self, std=None)
 
     def as_json(self) -> dict[str, Any] | None:
-        """Return the fields as plain values; null is what is not known."""
+        """Return the fields as plain values; null if the mean is not known."""
         return asdict(self) if self else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far apart two means are, in points.
+    """The difference of two means, in points.
 
     >>> Difference.of(Mean(0.93, None, 1), Mean(0.928, None, 1))
     Difference(points=0.2, spread=None, resolution=inf)
@@ -74,7 +74,7 @@ class Difference:
     Attributes:
         points: the first mean minus the second.
         spread: the standard deviation of a difference of single runs; None if one of the means is a single run.
-        resolution: how far apart the means must be to be told apart; infinite if the seeds do not say.
+        resolution: the smallest significant difference; infinite if the seeds do not determine it.
 
     """
 
@@ -86,21 +86,21 @@ class Difference:
     def of(cls, one: Mean, other: Mean, *, unknown: float | None = None) -> "Difference":
         """Return the first minus the second.
 
-        What is chance is estimated from the seeds: by Welch's t test at 5 % where both have several, by Student's with
-        the spread of the one that has where the other is a single run.
+        The effect of chance is estimated from the seeds: with Welch's t test at 5 % if both means have several seeds,
+        and with Student's t test, using the spread of the other mean, if one of them is a single run.
 
         Args:
-            one: the first.
-            other: the second.
-            unknown: what to take as the resolution where one is a single run, or all seeds agree, if that is known
-                from elsewhere.
+            one: the first mean.
+            other: the second mean.
+            unknown: the resolution to use if one mean is a single run, or if all seeds agree, when it is known from
+                other runs.
 
         """
         points = round(100 * (one.mean - other.mean), 4)
         spreads = [(100 * m.std, m.count) for m in (one, other) if m.std is not None]
         spread = hypot(*(std for std, _ in spreads)) if len(spreads) == 2 else None
         if not any(std for std, _ in spreads) or (spread is None and unknown is not None):
-            return cls(points, spread, inf if unknown is None else unknown)  # equal seeds do not tell what others do
+            return cls(points, spread, inf if unknown is None else unknown)  # equal seeds say nothing about others
         if spread is None:
             ((std, count),) = spreads
             return cls(points, None, _student(count - 1) * std * sqrt(1 / one.count + 1 / other.count))
@@ -109,7 +109,7 @@ class Difference:
 
     @property
     def told_apart(self) -> bool:
-        """Whether it is more than chance may do."""
+        """Whether the difference is larger than chance can explain."""
         return self.points != 0 and abs(self.points) >= self.resolution
 
     def __str__(self) -> str:
@@ -122,12 +122,12 @@ class Difference:
 
 
 def _freedom(errors: Sequence[float], counts: Sequence[int]) -> float:
-    """Return Welch's degrees of freedom, fewer than all seeds give where the spreads differ."""
+    """Return Welch's degrees of freedom, which are fewer if the spreads differ."""
     return hypot(*errors) ** 4 / sum(error**4 / (count - 1) for error, count in zip(errors, counts, strict=True))
 
 
 def _student(freedom: float) -> float:
-    """Return Student's t, two-sided, at 5 %."""
-    from scipy.special import stdtrit  # takes a while, and is needed for several seeds only
+    """Return the two-sided quantile of Student's t at 5 %."""
+    from scipy.special import stdtrit  # slow to import, and only needed for several seeds
 
     return float(stdtrit(freedom, 0.975))

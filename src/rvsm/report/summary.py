@@ -1,4 +1,4 @@
-"""What happened, in two or three sentences that follow from the numbers."""
+"""A summary of the results in two or three sentences, derived from the numbers."""
 
 from collections.abc import Sequence
 from math import isinf
@@ -16,11 +16,11 @@ METHODS = {
 }
 PENALTIES = {"l0": "ℓ0", "l1": "ℓ1", "tl1": "Tℓ1", "lhalf": "ℓ½", "mcp": "MCP", "scad": "SCAD", "logsum": "log-sum"}
 
-_SAME = 5e-4  # sparsities that differ by less are shown as one
+_SAME = 5e-4  # sparsities that differ by less count as equal
 
 
 def summary(found: Sequence[Configuration]) -> str:
-    """Return the sentences for one configuration or several."""
+    """Return the sentences for one or more configurations."""
     return _one(found[0]) if len(found) == 1 else _several(found)
 
 
@@ -99,7 +99,7 @@ def _compared(sparse: Sequence[Configuration], dense: Configuration | None) -> l
 
 
 def _difference(dense: Configuration, sparse: Configuration) -> str:
-    """Return how far the accuracies are apart, and whether the seeds can tell."""
+    """Return the difference of the accuracies, and whether it is significant."""
     apart = Difference.of(dense.accuracy_u, sparse.accuracy_u)
     if abs(apart.points) < 0.005:
         return f"as much as {sparse.name}"
@@ -107,13 +107,13 @@ def _difference(dense: Configuration, sparse: Configuration) -> str:
     if apart.told_apart:
         return said
     if isinf(apart.resolution):
-        seeds = "one seed each cannot" if max(dense.seeds, sparse.seeds) == 1 else "seeds that agree cannot"
-        return f"{said}; {seeds} tell whether that is chance"
-    return f"{said}, a difference that so few seeds do not tell from chance"
+        seeds = "one seed each" if max(dense.seeds, sparse.seeds) == 1 else "seeds that agree"
+        return f"{said}; {seeds} cannot show whether this is chance"
+    return f"{said}, which may be chance with so few seeds"
 
 
 def _progress(c: Configuration) -> str:
-    """Return how far the unfinished runs have come."""
+    """Return the progress of the unfinished runs."""
     waiting = [run for run in c.runs if run.outcome is None]
     if not waiting:
         return ""
@@ -137,12 +137,12 @@ def _caution(found: Sequence[Configuration]) -> str:
     if not seeds:
         return ""
     spread = "± is one standard deviation over the seeds." if max(seeds) > 1 else ""
-    unknown = "The spread of a single seed is not known: small differences may be chance." if min(seeds) == 1 else ""
+    unknown = "The spread of a single seed is unknown: small differences may be chance." if min(seeds) == 1 else ""
     return " ".join(filter(None, [spread, unknown]))
 
 
 def _percent(mean: Mean) -> str:
-    """Return a mean with its spread, in a piece that no line end breaks."""
+    """Return a mean with its spread, with spaces that do not break."""
     return f"{mean.percent} %".replace(" ", "\u00a0")
 
 

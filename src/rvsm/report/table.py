@@ -1,4 +1,4 @@
-"""The table: a row for each configuration, for a page, a terminal, Markdown and JSON."""
+"""The table, with one row per configuration, for a page, a terminal, Markdown and JSON."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ _NARROW: dict[str, tuple[str, Column]] = {
     "speed, ×": ("speed\n×", lambda c: c.speedup.bare.text(digits=1)),
     "minutes": ("minutes", lambda c: minutes(c.minutes.bare)),
 }
-"""The columns that a terminal has room for: their heads in two lines, and without most of the spreads."""
+"""The columns that fit into a terminal, with heads of two lines and without most of the spreads."""
 
 _JSON = (
     *("accuracy_w", "accuracy_u", "sparsity", "sparsity_of_all", "nonzeros", "minutes", "packed_bytes", "speedup"),
@@ -46,7 +46,7 @@ _JSON = (
 
 
 def columns(found: Sequence[Configuration]) -> dict[str, Column]:
-    """Return the columns and what they show; some of them only where it is known."""
+    """Return the columns and what they show; some columns only if their values are known."""
     measured = {
         "multiplications saved, %": any(c.multiplications_saved for c in found),
         "file, kB": any(c.packed_bytes for c in found),
@@ -56,12 +56,12 @@ def columns(found: Sequence[Configuration]) -> dict[str, Column]:
 
 
 def rows(runs: Sequence[Run]) -> list[Configuration]:
-    """Return what the rows are about: runs that differ in their seed only share one."""
+    """Return the configurations of the rows: runs that differ only in their seed share a row."""
     return configurations(runs)[0]
 
 
 def table(found: Sequence[Configuration]) -> Table:
-    """Return the rows for a terminal of 80 columns; numbers of nonzeros and most spreads are in the files only."""
+    """Return the rows for a terminal of 80 columns; only the files have the numbers of nonzeros and all spreads."""
     known = columns(found)
     shown = {"configuration": _COLUMNS["configuration"]}
     if len({c.seeds for c in found}) > 1 or any(c.unfinished for c in found):
@@ -88,7 +88,7 @@ def markdown(found: Sequence[Configuration]) -> str:
 
 
 def as_json(found: Sequence[Configuration]) -> str:
-    """Return the rows as JSON; fractions are in [0, 1], and null is what is not known."""
+    """Return the rows as JSON; fractions are in [0, 1], and unknown values are null."""
     listed = [
         {"name": c.name, "seeds": c.seeds, "unfinished": c.unfinished}
         | {key.replace("packed_bytes", "file_bytes"): getattr(c, key).as_json() for key in _JSON}
@@ -98,14 +98,14 @@ def as_json(found: Sequence[Configuration]) -> str:
 
 
 def minutes(mean: Mean) -> str:
-    """Return minutes, with more digits the fewer they are."""
+    """Return minutes as a string, with more digits for smaller values."""
     return mean.text(digits=2 if mean.mean < 10 else 1 if mean.mean < 100 else 0)
 
 
 def _caption(found: Sequence[Configuration], *, saved: bool) -> str:
     counts = {c.seeds for c in found}
     zeros = "Zeros are counted over the sparsified weights, and over all parameters."
-    zeros += " Saved are the multiplications with zero." if saved else ""
+    zeros += " Saved means multiplications by zero." if saved else ""
     waiting = " Runs that are not finished have no numbers yet." if any(c.unfinished for c in found) else ""
     if not any(counts):
         return "No run is finished."

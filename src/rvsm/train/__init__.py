@@ -1,4 +1,4 @@
-"""Train a network: one loop with callbacks, in a folder that can be resumed."""
+"""Train a network: one loop with callbacks, in a folder from which a run can be resumed."""
 
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError

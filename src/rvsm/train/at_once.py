@@ -1,4 +1,4 @@
-"""Several trainings at once, each in a process of its own."""
+"""Train several configurations at once, each in its own process."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ from rvsm.train.recorder import StoppedError
 from rvsm.train.session import resume, say, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
-_SPAWN = get_context("spawn")  # a fork would take over torch's threads in whatever state they are
+_SPAWN = get_context("spawn")  # a fork would inherit torch's threads in an arbitrary state
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Worker:
 
 @dataclass(frozen=True)
 class _Answer:
-    """How a training ended, in a word and a sentence, and what it said before: warnings, and the like."""
+    """How a training ended, as a word and a sentence, and what it printed before that, such as warnings."""
 
     ending: Ending
     text: str
@@ -45,11 +45,11 @@ class _Answer:
 
 
 def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Console) -> None:
-    """Train several configurations at a time, each on its share of the threads, and print a line for each.
+    """Train several configurations at a time, divide the threads between them, and print a line for each.
 
-    Ctrl-C, a termination, a closed terminal, or an error in one of them stops all, each after a checkpoint.
+    Ctrl-C, a termination signal, a closed terminal, or an error in one of them stops all, each after a checkpoint.
     """
-    # Of all runs, finished or not: a run that is resumed has as many threads as it began with, and the same numbers.
+    # All runs count, finished or not: a resumed run then has as many threads as at its start, and the same numbers.
     threads = max(1, torch.get_num_threads() // max(1, min(jobs, len(wanted))))
     waiting = list(enumerate(wanted, 1))
     working: dict[Connection, _Worker] = {}
@@ -60,11 +60,11 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
                     number, (config, folder) = waiting.pop(0)
                     title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}"
                     if (folder / "result.json").exists():
-                        say(console, f"{title}, finished already: {summary(resume(folder, console))}")
+                        say(console, f"{title}, already finished: {summary(resume(folder, console))}")
                         continue
                     worker = _begin(title, config, folder, threads)
                     working[worker.answer] = worker
-                    say(console, f"{title}: begun")
+                    say(console, f"{title}: started")
                 ready = wait([*working, stop.bell]) if working else []
                 if stop.asked:
                     raise StoppedError("stopped")
@@ -74,7 +74,7 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
         finally:
             _terminate(working)
             ended = [(worker, _ended(worker)) for worker in working.values()]
-            for worker, last in ended:  # only now that all have ended, as there may be no terminal any more
+            for worker, last in ended:  # only after all have ended, because the terminal may be gone
                 if last.said:
                     say(console, f"{worker.title}:\n{indent(last.said, '    ')}")
 
@@ -84,26 +84,26 @@ def _begin(title: str, config: Config, folder: Path, threads: int) -> _Worker:
     process = _SPAWN.Process(target=_work, args=(config, folder, threads, theirs))
     with _signals_blocked():
         process.start()
-    theirs.close()  # so that the pipe ends where the process ends
+    theirs.close()  # so that the pipe closes when the process ends
     return _Worker(title, process, answer)
 
 
 def _ended(worker: _Worker) -> _Answer:
-    """Return the answer of a worker, after waiting for its end."""
+    """Wait for a worker to end, and return its answer."""
     try:
         answer = worker.answer.recv()
-    except (EOFError, OSError):  # before, or in the middle of it
+    except (EOFError, OSError):  # it ended before it answered, or while it did
         answer = None
     worker.process.join()
     if answer is None:
         code = worker.process.exitcode
-        return _Answer("failed", f"its process ended with code {code}, perhaps for want of memory")
+        return _Answer("failed", f"its process ended with code {code}, perhaps because memory ran out")
     assert isinstance(answer, _Answer)
     return answer
 
 
 def _tell(worker: _Worker, answer: _Answer, console: Console) -> None:
-    """Print what came of a worker, or raise it."""
+    """Print the result of a worker, or raise its error."""
     raised = answer.ending in ("stopped", "failed")
     if not raised:
         style = "yellow" if answer.ending == "diverged" else None
@@ -121,16 +121,16 @@ def _terminate(working: dict[Connection, _Worker]) -> None:
 
 
 class _Stop:
-    """Ctrl-C, a termination and a closed terminal: noted, as what is raised may come before a worker is known.
+    """Records Ctrl-C, termination and a closed terminal, since an exception could come before a worker is known.
 
     Args:
-        working: the workers; Ctrl-C a second time asks them a second time, so that they wait for no checkpoint.
+        working: the workers; a second Ctrl-C asks them a second time, so that they do not wait for a checkpoint.
 
     """
 
     def __init__(self, working: dict[Connection, _Worker]) -> None:
         self.asked = False
-        self.bell, self._ring = _SPAWN.Pipe(duplex=False)  # ends when it rings, so that it can be waited for
+        self.bell, self._ring = _SPAWN.Pipe(duplex=False)  # closes when it rings, so that it can be waited for
         self._working = working
         self._before: dict[int, Any] = {}
 
@@ -138,7 +138,7 @@ class _Stop:
         if threading.current_thread() is threading.main_thread():
             numbers = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
             for number in numbers:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup ignores a closed terminal
+                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, for example, ignores a closed terminal
                     self._before[number] = signal.signal(number, self._ask)
         return self
 
@@ -152,7 +152,7 @@ class _Stop:
         if not self.asked:
             self.asked = True
             self._ring.close()
-        elif number == signal.SIGINT:  # the others may come twice by themselves, from a shell and from the system
+        elif number == signal.SIGINT:  # the others may arrive twice on their own, from a shell and from the system
             _terminate(self._working)
 
 
@@ -161,13 +161,13 @@ _BLOCKED = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Block Ctrl-C and termination where a process is started, which inherits that until it is ready for them."""
+    """Block Ctrl-C and termination while a process is started; it inherits the block until it is ready for them."""
     if not hasattr(signal, "pthread_sigmask") or threading.current_thread() is not threading.main_thread():
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # it would unblock them if it were started along with the first process
+    resource_tracker.ensure_running()  # started together with the first process, it would unblock them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
     try:
         yield
@@ -175,11 +175,11 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-# In the process of a worker
+# In a worker's process
 
 
 def _work(config: Config, folder: Path, threads: int, answer: Connection) -> None:
-    """Train in this process, and answer how it ended."""
+    """Train in this process, and send how it ended."""
     _obey_the_parent_only()
     threading.Thread(target=_stop_without_parent, daemon=True).start()
     torch.set_num_threads(threads)
@@ -192,7 +192,7 @@ def _work(config: Config, folder: Path, threads: int, answer: Connection) -> Non
     with warnings.catch_warnings():
         warnings.showwarning = show
         told = _train(config, folder, console)
-    with suppress(OSError):  # there may be nobody any more to tell
+    with suppress(OSError):  # the parent may be gone
         answer.send(_Answer(*told, said=file.getvalue().rstrip()))
 
 
@@ -203,17 +203,17 @@ def _train(config: Config, folder: Path, console: Console) -> tuple[Ending, str]
         return "diverged", str(error)
     except KeyboardInterrupt as error:
         return "stopped", str(error)
-    except Exception as error:  # whatever it is, it is for the parent to tell
+    except Exception as error:  # of any kind; the parent reports it
         return "failed", str(error) or type(error).__name__
 
 
 def _obey_the_parent_only() -> None:
-    """Leave what is sent to the whole group of processes to the parent, which then asks us to stop.
+    """Leave signals to the whole process group to the parent, which then asks this process to stop.
 
-    A Ctrl-C while torch was imported was blocked, and is forgotten when it is ignored. Later the training handles
-    both signals, and does not wait for a checkpoint if asked twice; so that Ctrl-C, or a termination of the group,
-    and then the parent's request are not two, we leave the group. A termination before the training begins ends
-    this process at once.
+    A Ctrl-C during the import of torch was blocked, and ignoring the signal discards it. Later, the training handles
+    both signals, and a second one stops it without a checkpoint. This process leaves the group, so that Ctrl-C or a
+    termination of the group, followed by the parent's request, does not count as two. A termination before the
+    training begins ends this process at once.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "setpgrp"):
@@ -223,7 +223,7 @@ def _obey_the_parent_only() -> None:
 
 
 def _stop_without_parent() -> None:
-    """Stop the training, after a checkpoint, when the parent has died and cannot ask for it."""
+    """Stop the training after a checkpoint if the parent has died and cannot request it."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -1,4 +1,4 @@
-"""What may listen to a training."""
+"""The interface of objects that follow a training."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Listens to a training; each method does nothing unless a subclass has something to do there."""
+    """Follows a training. All methods do nothing by default; subclasses override those they need."""
 
     def on_start(self, trainer: "Trainer") -> None:
-        """Act before the first step, or the first after a resume."""
+        """Act before the first step, or before the first step after a resume."""
 
     def on_step(self, trainer: "Trainer") -> None:
         """Act after an optimizer step."""
@@ -20,7 +20,7 @@ class Callback:
         """Act after the last step of an epoch."""
 
     def on_record(self, trainer: "Trainer", record: Mapping[str, Any]) -> None:
-        """Act after a look at the validation images."""
+        """Act after an evaluation on the validation images."""
 
     def on_end(self, trainer: "Trainer") -> None:
-        """Act after the last step, before the sparse network is written; or when the training stops early."""
+        """Act after the last step, before the sparse network is written, or when the training stops early."""

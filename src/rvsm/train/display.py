@@ -1,4 +1,4 @@
-"""Show a training: a moving bar on a terminal, plain lines elsewhere."""
+"""Show the progress of a training: a progress bar on a terminal, plain lines elsewhere."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
 
 _FEW_STEPS = 300
-"""Of which the first tenths are too early to know the weights that matter, and the last ones only heal."""
+"""With fewer steps, the first tenths are too short to find the weights that matter, and the last ones only heal."""
 
 
 class Display(Callback):
-    """Prints a line for each look at the validation images, unless brief, above a bar where there is a terminal."""
+    """Prints a line for each evaluation, unless brief, above a progress bar if there is a terminal."""
 
     def __init__(self, console: Console, *, brief: bool = False) -> None:
         self.console, self.brief = console, brief
@@ -23,7 +23,7 @@ class Display(Callback):
         self._task = TaskID(0)
 
     def on_start(self, trainer: Trainer) -> None:
-        """Say how long it will be, and start the bar."""
+        """Print the number of steps, and start the bar."""
         if not self.brief and not trainer.step:
             self._tell_length(trainer)
         if self.console.is_terminal:
@@ -54,12 +54,12 @@ class Display(Callback):
         smaller = f", the last of {last}" if last < batches.batch_size else ""
         text = f"{trainer.steps:,} steps: {epochs} × {len(batches)} batches of {batches.batch_size} images{smaller}"
         if trainer.steps < _FEW_STEPS:
-            text += "; these are few to learn in, so try more --training.epochs, or a smaller --training.batch"
+            text += "; this is a small number, so try more --training.epochs, or a smaller --training.batch"
         style = "yellow" if trainer.steps < _FEW_STEPS else None
         self.console.print(text, style=style, highlight=False, soft_wrap=True)
 
     def on_end(self, trainer: Trainer) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
 
@@ -81,7 +81,7 @@ def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds.
+    """Return a duration as hours, minutes and seconds.
 
     >>> clock(3725.4), clock(5)
     ('1:02:05', '0:05')

@@ -1,4 +1,4 @@
-"""When the loss is no longer a number: which step, the likely cause, and what to do."""
+"""Errors for a loss that is no longer finite: the step, the likely cause, and what to do."""
 
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ class DivergenceError(ValueError):
 def explain_divergence(trainer: "Trainer", x: Tensor, loss: float, rate: float) -> DivergenceError:
     """Return the error for a loss that is not finite."""
     if not bool(torch.isfinite(x).all()):
-        cause = "the images of this batch hold values that are not finite"
+        cause = "the images of this batch contain values that are not finite"
     elif broken := [n for n, p in trainer.model.named_parameters() if not bool(torch.isfinite(p).all())]:
         cause = f"the weights of {broken[0]!r} overflowed in an earlier step: {_advice(trainer, rate)}"
     elif trainer.step == 0:
-        cause = "the network's outputs overflow before it has made a single step; look at its first weights"
+        cause = "the outputs of the network overflow before the first step; check its initial weights"
     else:
         cause = f"the outputs of the network overflowed: {_advice(trainer, rate)}"
     return DivergenceError(
@@ -30,7 +30,7 @@ def explain_divergence(trainer: "Trainer", x: Tensor, loss: float, rate: float) 
 
 
 def require_finite_weights(trainer: "Trainer") -> None:
-    """Raise if the last step has left weights that are not finite, of which the loss knows nothing yet."""
+    """Raise if the last step left weights that are not finite, which the loss does not show yet."""
     if broken := [n for n, p in trainer.model.named_parameters() if not bool(torch.isfinite(p).all())]:
         rate = float(trainer.optimizer.param_groups[0]["lr"])
         raise DivergenceError(

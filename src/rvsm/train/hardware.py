@@ -1,4 +1,4 @@
-"""Where a training runs, and in which precision and layout it is fastest there."""
+"""The device of a training, and the fastest precision and memory layout on it."""
 
 import platform
 import sys
@@ -12,22 +12,22 @@ from rvsm.config import Training
 
 @dataclass(frozen=True)
 class Placement:
-    """A device, and how numbers lie and are multiplied on it."""
+    """A device, with the precision and the memory layout used on it."""
 
     device: str
     precision: str
     channels_last: bool
 
     def autocast(self) -> torch.autocast:
-        """Return the context of forward passes."""
+        """Return the context for forward passes."""
         return torch.autocast(self.device, torch.bfloat16, enabled=self.precision == "bfloat16")
 
 
 def place(training: Training) -> Placement:
-    """Choose what is left to be chosen.
+    """Choose what the options leave open.
 
-    The choice depends on the machine alone, not on a measurement of the moment, so that the runs of one table, and the
-    two halves of a resumed run, are computed in the same way. benchmarks/README.md has what it was measured by.
+    The choice depends on the machine alone, not on a measurement at run time. All runs of a table, and both halves of a
+    resumed run, are then computed in the same way. benchmarks/README.md has the measurements behind it.
     """
     device = training.device
     if device == "auto":
@@ -45,7 +45,7 @@ def place(training: Training) -> Placement:
 
 
 def describe(placement: Placement) -> dict[str, Any]:
-    """Return the machine and the versions, to be kept with a run's results."""
+    """Return the machine and the versions, to be stored with the results of a run."""
     import numpy as np
 
     from rvsm import __version__
@@ -64,7 +64,7 @@ def describe(placement: Placement) -> dict[str, Any]:
 
 
 def memory() -> float | None:
-    """Return the megabytes that the process holds, where the system tells."""
+    """Return the resident memory of the process in megabytes, if the system provides it."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
@@ -76,7 +76,7 @@ def memory() -> float | None:
 
 
 def _multiplies_bfloat16(kind: str) -> bool:
-    """Return whether the hardware multiplies bfloat16 itself; where it does not, autocast is slower than float32."""
+    """Return whether the hardware multiplies bfloat16; without that, autocast is slower than float32."""
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if kind != "cpu":

@@ -1,4 +1,4 @@
-"""Run what is missing of several configurations: one after another, or several at once."""
+"""Run what is missing from several configurations: one after another, or several at once."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
 from rvsm.train.session import refuse_others, say, start_or_resume, summary
 
-GOES_ON = "stopped; the same command goes on from here"
+GOES_ON = "stopped; run the same command again to continue"
 
 
 def run_all(
@@ -30,17 +30,17 @@ def run_all(
 
     Args:
         configs: what to train.
-        seeds: the seeds of each.
-        runs: the folder of the runs' folders.
+        seeds: the seeds for each configuration.
+        runs: the folder that holds the folders of the runs.
         console: where to print.
-        brief: print a line for each run only.
-        jobs: how many are trained at once, each with its share of the cores; always brief if there are several. On
-            a few cores that is faster than one after another, as small networks keep one core busier than two.
+        brief: print only one line for each run.
+        jobs: how many are trained at once, with the cores divided between them; always brief if there are several.
+            On a few cores, this is faster than one after another, because small networks use one core better than two.
 
     """
     names = Counter(folder_of(runs, config.name, 0) for config in configs)
     if twice := [config.name for config in configs if names[folder_of(runs, config.name, 0)] > 1]:
-        raise ValueError(f"two files make runs of the name {twice[0]!r}; give one of them a name of its own")
+        raise ValueError(f"two files have runs named {twice[0]!r}; give one of them another name")
     wanted = [(c, folder_of(runs, c.name, c.seed)) for seed in seeds for c in (c.with_seed(seed) for c in configs)]
     for config, folder in wanted:
         refuse_others(config, folder)
@@ -55,10 +55,10 @@ def run_all(
 
 
 def _one_by_one(wanted: Sequence[tuple[Config, Path]], console: Console, *, brief: bool) -> None:
-    loaded: tuple[str, Dataset] | None = None  # the last images only, which the next run is likely to need
+    loaded: tuple[str, Dataset] | None = None  # only the last data set, which the next run is likely to need
     for number, (config, folder) in enumerate(wanted, 1):
         finished = (folder / "result.json").exists()
-        title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{', finished already' * finished}"
+        title = f"{number}/{len(wanted)} {config.name}, seed {config.seed}{', already finished' * finished}"
         say(console, title)
         key = repr(config.data.table())
         if not finished and (loaded is None or loaded[0] != key):

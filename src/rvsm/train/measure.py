@@ -1,4 +1,4 @@
-"""What is measured of a network at one moment, as plain numbers for a record."""
+"""Measurements of a network at one moment, as plain numbers for a record."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,12 +14,12 @@ from rvsm.splitting import Method
 from rvsm.train.hardware import Placement
 
 EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
-"""Edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
+"""The edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
 
 
 @torch.no_grad()
 def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[str, float]:
-    """Return the accuracy and the mean cross-entropy, in eval mode; random numbers that the model draws come back."""
+    """Return the accuracy and the mean cross-entropy in eval mode; the states of random generators are restored."""
     correct = total = 0
     loss = 0.0
     with random_state_kept(), modes_kept(model):
@@ -35,12 +35,10 @@ def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[s
 
 
 def sparsity_record(method: Method, loss: float) -> dict[str, Any]:
-    """Return what a method's statistics say, given the training loss f(w)."""
+    """Return the statistics of a method as plain numbers, given the training loss f(w)."""
     statistics: Statistics = method.statistics()
     return {
-        "phase": None
-        if method.budget is None
-        else method.budget.phase(max(method.step - 1, 0)),  # of the step just made
+        "phase": None if method.budget is None else method.budget.phase(max(method.step - 1, 0)),  # of the last step
         "sparsity": statistics.sparsity,
         "sparsity_of_all": statistics.sparsity_of_all,
         "gap": statistics.gap,
@@ -55,7 +53,7 @@ def sparsity_record(method: Method, loss: float) -> dict[str, Any]:
 
 
 def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
-    """Return how many weights there are of each size, on a logarithmic scale, and how many are zero."""
+    """Return the number of weights of each magnitude, on a logarithmic scale, and the number of zeros."""
     counts = torch.zeros(len(EDGES) - 1, dtype=torch.int64)
     zeros = 0
     for w in tensors:
@@ -67,7 +65,7 @@ def histogram(tensors: Iterable[Tensor]) -> dict[str, Any]:
 
 
 def channel_norms(model: nn.Module, named: Iterable[tuple[str, Tensor]]) -> dict[str, list[float]]:
-    """Return the norm of each output channel of each listed weight of a model, to four digits; vectors have none."""
+    """Return the norm of each output channel of each listed weight, to four digits; vectors have no channels."""
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, _ConvTransposeNd)}  # outputs come second
     norms = {}
     for name, w in ((name, w) for name, w in named if w.dim() > 1):

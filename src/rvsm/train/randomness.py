@@ -1,4 +1,4 @@
-"""The global generators of random numbers: of torch, Python and NumPy."""
+"""The global random number generators of torch, Python and NumPy."""
 
 import random
 from typing import Any
@@ -10,7 +10,7 @@ from rvsm.train.restoring import check_numpy_state
 
 
 def seed_all(seed: int) -> None:
-    """Seed the generators of torch, Python and NumPy, from which a user's model may draw."""
+    """Seed the generators of torch, Python and NumPy, which a user's model may use."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
@@ -28,7 +28,7 @@ def random_state(device: str) -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any], device: str) -> None:
-    """Put the states of all generators back; a state that is not theirs is an error."""
+    """Restore the states of all generators; an invalid state is an error."""
     check_numpy_state(state["numpy"])
     torch.set_rng_state(state["torch"])
     if state["cuda"] is not None:

@@ -1,4 +1,4 @@
-"""Keep a training in its run's folder while it goes on."""
+"""Write the progress of a training into the folder of its run."""
 
 import shlex
 import signal
@@ -21,7 +21,7 @@ from rvsm.train.trainer import Trainer
 
 @contextmanager
 def writing(folder: Path, config: Config) -> Iterator[None]:
-    """Say what to do where the folder of a run cannot be written to."""
+    """Explain what to do if the folder of a run cannot be written to."""
     try:
         yield
     except OSError as error:
@@ -29,30 +29,31 @@ def writing(folder: Path, config: Config) -> Iterator[None]:
         raise ValueError(
             f"{folder} cannot be written to: {error.strerror or error}. "
             + (
-                f"Nothing before is lost: make room or give access, then go on with: {resuming(folder, config)}"
+                "Earlier work is not lost. Free some space or grant access, then continue with:"
+                f" {resuming(folder, config)}"
                 if there
-                else "Make room, give access, or give another folder"
+                else "Free some space, grant access, or choose another folder"
             )
         ) from None
 
 
 def quoted(folder: Path) -> str:
-    """Return a folder as one would type it into a shell."""
+    """Return the path of a folder, quoted for a shell."""
     return shlex.quote(str(folder))
 
 
 def resuming(folder: Path, config: Config) -> str:
-    """Return the command that goes on with a run; it names the model again if that is the user's own."""
+    """Return the command that resumes a run; it names the model if it is the user's own."""
     model = config.model.name
     return f"rvsm resume {quoted(folder)}" + (f" --allow-import {model}" if is_own(model) else "")
 
 
 class StoppedError(KeyboardInterrupt):
-    """A training that was asked to stop, and has written a checkpoint."""
+    """A training that stopped on request, after writing a checkpoint."""
 
 
 class Recorder(Callback):
-    """Writes metrics and checkpoints; on Ctrl-C or a termination, one more checkpoint, and then it stops.
+    """Writes metrics and checkpoints. On Ctrl-C or termination, it writes one more checkpoint and stops.
 
     Args:
         run: the folder.
@@ -67,14 +68,14 @@ class Recorder(Callback):
         self._handlers: dict[int, Any] = {}
 
     def on_start(self, trainer: Trainer) -> None:
-        """Take over Ctrl-C, which in the middle of a step would leave the weights half updated."""
+        """Take over Ctrl-C, which would leave the weights half updated in the middle of a step."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # so a script starts what runs beside it
+                if signal.getsignal(number) is not signal.SIG_IGN:  # scripts start background processes that way
                     self._handlers[number] = signal.signal(number, self._ask)
 
     def on_step(self, trainer: Trainer) -> None:
-        """Save when it is time, and stop when asked to; but the end of an epoch waits for its look, in `on_epoch`."""
+        """Save when a checkpoint is due, and stop on request; the end of an epoch waits for its evaluation."""
         if trainer.step % len(trainer.batches) and (self._stop or self._late):
             self._save(trainer)
 
@@ -84,13 +85,13 @@ class Recorder(Callback):
             self.run.append(record)
 
     def on_epoch(self, trainer: Trainer) -> None:
-        """Save after an epoch, or after a few of them."""
+        """Save after one or more epochs."""
         due = round(trainer.epoch) % trainer.config.training.checkpoint_every == 0
         if due or trainer.step == trainer.steps or self._stop or self._late:
             self._save(trainer)
 
     def on_end(self, trainer: Trainer) -> None:
-        """Give Ctrl-C back."""
+        """Restore the handling of Ctrl-C."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
@@ -99,7 +100,7 @@ class Recorder(Callback):
         return time.monotonic() - self._saved_at > 60 * self.minutes
 
     def _save(self, trainer: Trainer) -> None:
-        if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # the next loss will tell if not
+        if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # if not, the next loss shows it
             with writing(self.run.folder, trainer.config):
                 self.run.save(trainer.step, trainer.state())
         self._saved_at = time.monotonic()
@@ -107,6 +108,6 @@ class Recorder(Callback):
             raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self._stop:  # asked twice: the checkpoint before this step will do
+        if self._stop:  # a second request: the previous checkpoint is enough
             raise KeyboardInterrupt
         self._stop = True

@@ -1,7 +1,7 @@
-"""Whether the state in a checkpoint has the form that a training needs; nothing in it is trusted.
+"""Check that the state in a checkpoint has the form that a training needs; nothing in it is trusted.
 
-Its checksum tells damage from what was written, but not who wrote it. What torch checks itself, such as the names and
-shapes of a model's weights, is left to torch.
+The checksum detects damage, but does not show who wrote the file. Torch itself checks some of it, such as the names and
+shapes of the weights of a model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,12 +28,12 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
-    """Raise unless a state has all its parts, with numbers in their bounds.
+    """Raise unless a state is complete and its numbers are within bounds.
 
     Args:
-        state: what a checkpoint holds.
-        steps: of the whole training.
-        running: sums such as the state should have.
+        state: the contents of a checkpoint.
+        steps: the steps of the whole training.
+        running: sums of the kinds that the state should have.
 
     """
     if not isinstance(state, Mapping):
@@ -49,10 +49,10 @@ def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
 
 
 def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: OptimizerOptions) -> dict[str, Any]:
-    """Return a saved state of an optimizer with this one's own options, or raise if it is not of these parameters.
+    """Return the saved state of an optimizer with the options of this one, or raise if it is for other parameters.
 
-    What torch keeps for a parameter is told by a step with a copy of it, from which the saved one may differ in its
-    values only. Options such as the momentum come from the configuration, not from the checkpoint.
+    A step with a copy of a parameter shows what torch stores for it. The saved state may differ from this only in its
+    values. Options such as the momentum come from the configuration, not from the checkpoint.
     """
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     kept = saved.get("state")
@@ -60,7 +60,7 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: Opt
         raise ValueError("the optimizer's state should be a table")
     for index, found in kept.items():
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(parameters):
-            raise ValueError(f"the optimizer's state is of {len(parameters)} parameters but has one called {index!r}")
+            raise ValueError(f"the optimizer has {len(parameters)} parameters, but its state has one called {index!r}")
         expected = _kept_for(parameters[index], options)
         if not isinstance(found, Mapping) or _form(found) != _form(expected):
             raise ValueError(f"the optimizer's state of parameter {index} should be {_form(expected)}")
@@ -68,13 +68,13 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: Opt
 
 
 def check_numpy_state(state: Sequence[Any]) -> None:
-    """Raise unless this is a state of NumPy's generator, which does not check the place that it reads from."""
+    """Raise unless this is a state of NumPy's generator, which does not check the position that it reads from."""
     kind, keys, place, has_gauss, gauss = state
     if kind != "MT19937" or not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (624,):
-        raise ValueError("the state of NumPy's random numbers should be MT19937 with 624 keys")
+        raise ValueError("the state of NumPy's random generator should be MT19937 with 624 keys")
     whole = isinstance(place, int) and isinstance(has_gauss, int)
     if not whole or not 0 <= place <= 624 or has_gauss not in (0, 1) or not _is_finite(gauss):
-        raise ValueError("the state of NumPy's random numbers should have a place in [0, 624]")
+        raise ValueError("the state of NumPy's random generator should have a position in [0, 624]")
 
 
 def _kept_for(parameter: Tensor, options: OptimizerOptions) -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ def _kept_for(parameter: Tensor, options: OptimizerOptions) -> Mapping[str, Any]
 
 
 def _form(kept: Mapping[str, Any]) -> dict[str, str]:
-    """Return the kind of each value, and of tensors their type and shape."""
+    """Return the type of each value, and for tensors the dtype and shape."""
     return {
         str(name): f"{value.dtype} {list(value.shape)}" if torch.is_tensor(value) else type(value).__name__
         for name, value in kept.items()

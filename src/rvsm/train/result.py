@@ -1,4 +1,4 @@
-"""The end of a training: the sparse network is written, and the test images are looked at, once."""
+"""The end of a training: write the sparse network, and evaluate it once on the test images."""
 
 import copy
 import warnings
@@ -13,7 +13,7 @@ from rvsm.train.trainer import Trainer
 
 
 def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Write the sparse copy into the model for good and return its weights and the result, as plain numbers."""
+    """Write the sparse copy into the model permanently; return its weights and the result as plain numbers."""
     test = trainer.quiet(trainer.data.test)
     seconds = trainer.seconds
     dense = evaluate(trainer.model, test, trainer.placement)
@@ -61,13 +61,13 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _uses(trainer: Trainer) -> dict[str, float]:
-    """Return how often each weight is multiplied for one image, by the name of its tensor."""
+    """Return how many times each weight is multiplied for one image, by the name of its tensor."""
     x, _ = next(trainer.batches.epoch(0))
     return multiplications(trainer.model, x[:2])
 
 
 def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, float]) -> float | None:
-    """Return the share of all the network's multiplications that are with zero, if they are all known."""
+    """Return the fraction of the network's multiplications by zero, if all of them are known."""
     if not uses or any(name not in uses for name, _ in held):
         return None
     counted = [(uses[name], w) for name, w in trainer.model.named_parameters() if name in uses]
@@ -76,9 +76,10 @@ def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, flo
 
 
 def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int] | None:
-    """Return how many channels the runtime leaves out, if it takes such networks, by the code that does so.
+    """Return how many channels the runtime removes, using its own code; None if it does not support the network.
 
-    A channel can only go if a filter is zero, or all that reads a filter: usually none is, and nothing to be captured.
+    A channel can be removed only if a filter is zero, or everything that reads it. Usually there is no such filter, and
+    the model need not be captured.
     """
     matrices = [w for _, w in held if w.dim() > 1]
     if all(w.flatten(1).any(1).all() and w.transpose(0, 1).flatten(1).any(1).all() for w in matrices):
@@ -95,9 +96,9 @@ def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int
 
 
 def _finalize(trainer: Trainer) -> dict[str, float]:
-    """Finalize, and return the accuracy and the loss on the test images."""
+    """Finalize the method, and return the accuracy and the loss on the test images."""
     assert trainer.method is not None
     with trainer.placement.autocast(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # layers that did not take part are seen in the result
+        warnings.simplefilter("ignore", UserWarning)  # the result shows layers that did not take part
         trainer.method.finalize(recalibrate=trainer.calibration())
     return evaluate(trainer.model, trainer.quiet(trainer.data.test), trainer.placement)

@@ -32,7 +32,7 @@ def start(
     with torch_threads(config.training.threads):
         trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
         _begin(trainer)
-        with locked(folder):  # only now is there a folder: bad input leaves none
+        with locked(folder):  # the folder is made only now, so invalid input leaves none
             _refuse(config, folder)  # another process may have been faster
             with writing(folder, config):
                 run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
@@ -47,9 +47,9 @@ def resume(
     brief: bool = False,
     allow_import: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Go on with a run from its newest checkpoint and return the result; of a finished run, the result it has.
+    """Continue a run from its newest checkpoint and return the result; a finished run returns the result it has.
 
-    A model of somebody's own is imported only if ``allow_import`` names it as module:callable.
+    A user's own model is imported only if ``allow_import`` names it as module:callable.
     """
     run = Run(folder)
     if (result := run.result(*_TOLD)) is not None:
@@ -62,7 +62,9 @@ def resume(
         for complaint in complaints:
             _warn(console, complaint)
         if complaints:
-            _warn(console, "the checkpoint before is used" if state else "no checkpoint is whole: the run begins anew")
+            _warn(
+                console, "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
+            )
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
             _compare_machines(then, config, console)
@@ -74,14 +76,14 @@ def resume(
                 _load(trainer, state, folder)
             with writing(folder, config):
                 run.rewind(trainer.step)
-            say(console, f"{folder}: going on from step {trainer.step} of {trainer.steps}")
+            say(console, f"{folder}: continuing from step {trainer.step} of {trainer.steps}")
             return _train(run, trainer)
 
 
 def start_or_resume(
     config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
 ) -> dict[str, Any]:
-    """Return the result of a run, after doing what is missing of it."""
+    """Start or resume a run unless it is finished, and return its result."""
     if not (folder / "config.toml").exists():
         return start(config, folder, console, data, brief=brief)
     refuse_others(config, folder)
@@ -101,11 +103,13 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
         with writing(run.folder, trainer.config):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(f"{str(stopped) or 'stopped'}; go on with: {resuming(run.folder, trainer.config)}") from None
+        raise StoppedError(
+            f"{str(stopped) or 'stopped'}; continue with: {resuming(run.folder, trainer.config)}"
+        ) from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
-        raise DivergenceError(f"{error} {last}; start again with other options in a new folder.") from None
+        raise DivergenceError(f"{error} {last}; start again with different options in a new folder.") from None
     return result
 
 
@@ -126,7 +130,7 @@ def summary(result: dict[str, Any]) -> str:
 
 
 def refuse_others(config: Config, folder: Path) -> None:
-    """Raise if the folder holds a run with other options."""
+    """Raise if the folder holds a run with different options."""
     if not (folder / "config.toml").exists():
         return
     try:
@@ -137,11 +141,11 @@ def refuse_others(config: Config, folder: Path) -> None:
         ) from None
     if changes := differences(theirs, config):
         shown = ", ".join(changes[:4]) + (" …" if len(changes) > 4 else "")
-        raise ValueError(f"{folder} holds a run with other options ({shown}); give another folder, or remove it")
+        raise ValueError(f"{folder} holds a run with different options ({shown}); give another folder, or remove it")
 
 
 def _refuse(config: Config, folder: Path) -> None:
-    """Raise if the folder holds a run already."""
+    """Raise if the folder already holds a run."""
     if not (folder / "config.toml").exists():
         return
     refuse_others(config, folder)
@@ -149,12 +153,13 @@ def _refuse(config: Config, folder: Path) -> None:
     if run.result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
-        f"{folder} holds this run, unfinished; go on with: {resuming(folder, config)}, unless a process is in it"
+        f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is"
+        " in it"
     )
 
 
 def _about(run: Run, console: Console) -> dict[str, Any]:
-    """Return where the run began, as far as that can be read."""
+    """Return the machine and versions at the start of the run, if they can be read."""
     try:
         return run.about()
     except ValueError as error:
@@ -163,26 +168,26 @@ def _about(run: Run, console: Console) -> dict[str, Any]:
 
 
 def _threads(then: Mapping[str, Any]) -> int | None:
-    """Return how many threads a run began with on this machine; with others its last bits would differ."""
+    """Return how many threads a run started with on this machine; another number would change the last bits."""
     threads = then.get("threads")
     usable = isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1)
     return threads if usable and then.get("machine") == processor() else None
 
 
 def _compare_machines(then: Mapping[str, Any], config: Config, console: Console) -> None:
-    """Say so if the rest of a run will not be computed as its beginning was."""
+    """Warn if the rest of a run will not be computed in the same way as its beginning."""
     now = describe(place(config.training))
     changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
     if changed:
         _warn(
             console,
-            f"other machine or versions than at the start ({'; '.join(changed)}): the results will not be"
-            " bit-identical to an unbroken run",
+            f"the machine or versions differ from those at the start ({'; '.join(changed)}): the results will not be"
+            " bit-identical to those of an uninterrupted run",
         )
 
 
 def _has_remainder(state: Any) -> bool:
-    """Return whether a checkpoint is of a training that may use a last batch that is smaller than the others."""
+    """Return whether the training of a checkpoint may use a last batch that is smaller than the others."""
     return isinstance(state, Mapping) and state.get("remainder") is True
 
 
@@ -194,7 +199,7 @@ def _begin(trainer: Trainer) -> None:
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
     try:
         trainer.load_state(state)
-    except Exception as error:  # whatever somebody has written into it
+    except Exception as error:  # the contents may be anything
         raise ValueError(
             f"the checkpoint in {folder} does not fit what its config.toml describes; were options, the model or the"
             " data changed since? Change them back, or start again in a new folder"
@@ -203,7 +208,7 @@ def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print lines as they are: folders may have brackets in their names, logs no width; escapes are shown."""
+    """Print lines as they are: without markup, since names may have brackets, without wrapping, with escapes shown."""
     shown = "\n".join(map(printable, text.split("\n")))
     console.print(shown, style=style, highlight=False, markup=False, soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Write TensorBoard's files beside a run's own."""
+"""Write TensorBoard files in addition to the files of a run."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -14,7 +14,7 @@ class TensorBoard(Callback):
     """Writes the numbers of each record as scalars; needs the extra ``tensorboard``.
 
     Args:
-        folder: of the files, which is made when the training begins.
+        folder: the folder of the files, created when the training begins.
 
     """
 
@@ -25,7 +25,7 @@ class TensorBoard(Callback):
         self._writer: SummaryWriter | None = None
 
     def on_start(self, trainer: Trainer) -> None:
-        """Open the files; what a killed process wrote after the checkpoint does not count."""
+        """Open the files; entries that a killed process wrote after the checkpoint are discarded."""
         self._writer = self._open(purge_step=trainer.step + 1)
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The loop: one for all methods, models and data, with callbacks."""
+"""The training loop: one for all methods, models and data, with callbacks."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,14 +26,14 @@ from rvsm.train.restoring import check_state, optimizer_state
 
 
 class Trainer:
-    """A training at one moment: all that a checkpoint needs is its `state`.
+    """A training at one moment; its `state` is all that a checkpoint needs.
 
     Args:
-        config: what is to be trained, and how.
-        data: the images; loaded if they are not given.
-        callbacks: what listens.
-        remainder: whether a last batch that is smaller may be used, where `keeps_remainder` says so; the states of
-            trainings that began before there was such a rule do not have it.
+        config: what to train, and how.
+        data: the images; loaded if not given.
+        callbacks: objects that follow the training.
+        remainder: whether a smaller last batch may be used if `keeps_remainder` says so; states of trainings that
+            started before this rule existed do not have it.
 
     """
 
@@ -73,24 +73,24 @@ class Trainer:
         if self.method is not None:
             self.method.attach(self.optimizer)
         self._running = {"loss": 0.0, "correct": 0, "seen": 0}
-        self._seconds = 0.0  # of earlier processes
+        self._seconds = 0.0  # in earlier processes
         self._began = time.perf_counter()
         self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
-        self._last_look = (0, 0.0)  # step, and seconds of data and training, for the speed
+        self._last_look = (0, 0.0)  # the step, and the seconds of data and training, for the speed
 
     def begin_with(self, weights: Path) -> None:
-        """Take the first weights from a safetensors file, or from the folder of a finished run."""
+        """Load the initial weights from a safetensors file, or from the folder of a finished run."""
         file = weights / "model.safetensors" if weights.is_dir() else weights
         if not file.exists():
             raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
         if file.suffix != ".safetensors":
             raise ValueError(
-                f"model.weights: {file} is no .safetensors file, and others are pickled, which can run any program;"
+                f"model.weights: {file} is not a .safetensors file; other formats are pickled and can run any program;"
                 " convert it with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NAME)"
             )
         fill(self.model, load_weights(file), file)
 
-    # The course
+    # Training
 
     def run(self) -> None:
         """Train to the end."""
@@ -110,12 +110,12 @@ class Trainer:
 
     @property
     def epoch(self) -> float:
-        """Passes over the training images so far."""
+        """The number of passes over the training images so far."""
         return self.step / len(self.batches)
 
     @property
     def seconds(self) -> float:
-        """Seconds of training so far, those before a resume included."""
+        """Seconds of training so far, including those before a resume."""
         return self._seconds + time.perf_counter() - self._began
 
     def train_step(self, x: Tensor, y: Tensor) -> None:
@@ -144,7 +144,7 @@ class Trainer:
         self._running["seen"] += len(y)
         self.step += 1
 
-    # Looks at the validation images
+    # Evaluations
 
     def _look(self, epoch: int) -> None:
         training = self.config.training
@@ -179,7 +179,7 @@ class Trainer:
 
     @contextmanager
     def sparse_network(self) -> Iterator[None]:
-        """Put the sparse copy into the model, with batch norm recalibrated, for the time of a block."""
+        """Put the sparse copy into the model, with batch norm recalibrated, for the duration of a block."""
         assert self.method is not None
         with self.placement.autocast():
             lent = self.method.sparse_weights(recalibrate=self.calibration())
@@ -190,7 +190,7 @@ class Trainer:
             lent.__exit__(None, None, None)
 
     def calibration(self) -> Iterable[Tensor]:
-        """Return batches for batch norm: training images, in an order that no epoch of the training has."""
+        """Return batches to recalibrate batch norm: training images, in an order that no epoch of the training uses."""
         return (x for x, _ in self.batches.epoch(self.config.training.epochs))
 
     def _speed(self) -> dict[str, Any]:
@@ -210,7 +210,7 @@ class Trainer:
     # The state
 
     def state(self) -> dict[str, Any]:
-        """Return all that a fresh trainer needs to go on bit for bit."""
+        """Return everything that a new trainer needs to continue bit for bit."""
         return {
             "step": self.step,
             "remainder": self._remainder,
@@ -225,13 +225,13 @@ class Trainer:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state; one that does not fit is a ValueError, after which this trainer is of no use."""
+        """Continue from a state; one that does not fit raises a ValueError and leaves this trainer unusable."""
         check_state(state, steps=self.steps, running=self._running)
         theirs = described(state["config"], allow_import=[self.config.model.name])
         if changes := differences(theirs, self.config, machine=False):
-            raise ValueError(f"other options: {', '.join(changes[:4])}")
+            raise ValueError(f"different options: {', '.join(changes[:4])}")
         if state["images"] != self.data.fingerprint():
-            raise ValueError("the images are not those that the run began with")
+            raise ValueError("the images are not those that the run started with")
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(optimizer_state(state["optimizer"], self.optimizer, self._options))
         for parameter, kept in self.optimizer.state.items():
@@ -253,7 +253,10 @@ class Trainer:
         share = training.validation
         train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
         if not len(train):
-            raise ValueError(f"training.validation = {share} holds all images back; none are left to train on")
+            raise ValueError(
+                f"training.validation = {share} holds out all images and leaves none to train on; give a smaller"
+                " fraction"
+            )
         self.moments = moments(train)
         batch = min(training.batch, len(train))
         self.batches = Batches(
@@ -270,7 +273,7 @@ class Trainer:
         self.validation = None if held is None or not len(held) else self.quiet(held)
 
     def quiet(self, images: Images) -> Batches:
-        """Return images in their order, without augmentation, for an evaluation."""
+        """Return images in their original order, without augmentation, for an evaluation."""
         mean, std = self.moments
         layout = self.placement.channels_last
         return Batches(
@@ -283,7 +286,7 @@ class Trainer:
         return torch.cat([x for x, _ in self.quiet(chosen).epoch(0)])
 
     def _try(self, x: Tensor) -> None:
-        """Raise a sentence now if the model does not fit the images."""
+        """Raise a clear error now if the model does not fit the images."""
         with (
             self._blamed(f"cannot take images of shape {list(x.shape[1:])}"),
             torch.no_grad(),
@@ -299,11 +302,11 @@ class Trainer:
                 f" of {expected[1]} classes but returned {got}"
             )
 
-    # Small things
+    # Helpers
 
     @contextmanager
     def _blamed(self, what: str) -> Iterator[None]:
-        """Say which model did what, and where in its file, whatever a user's code raises."""
+        """Turn any error of a user's code into one that names the model, what failed, and the place in its file."""
         try:
             yield
         except Exception as error:

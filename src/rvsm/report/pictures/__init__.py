@@ -1,4 +1,4 @@
-"""The pictures, one file for each kind; each returns None where there is nothing to draw."""
+"""The pictures, one module for each kind; each function returns None if there is nothing to draw."""
 
 from rvsm.report.pictures.channels import channels
 from rvsm.report.pictures.course import accuracy, sparsity_and_gap
@@ -19,7 +19,7 @@ NAMES = (
     "weights-histogram",
     "channel-norms",
 )
-"""The names of all pictures in the order of the page, so that those which no longer apply can be removed."""
+"""The names of all pictures in the order of the page, so that obsolete files can be removed."""
 
 __all__ = [
     "NAMES",

@@ -1,4 +1,4 @@
-"""Norms of output channels: which filters are nearly or entirely gone."""
+"""The norms of output channels, which show the filters that are nearly or entirely zero."""
 
 from collections.abc import Mapping, Sequence
 
@@ -48,11 +48,11 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 2.8)
     return Figure(
         "channel-norms",
-        f"The norms of the output channels of {layer}, the layer with the most channels, sorted"
-        " from the largest to the smallest: weights w (solid) before and sparse network u (dashed) after the threshold."
-        f" A drop to zero at the right is a channel that is gone. {told}"
-        f"{' RVSM and ADMM stand beside each other, as in the paper.' if both else ''}"
-        f"{' Of several seeds, the first is shown.' if any(len(c.runs) > 1 for c in shown) else ''}"
+        f"The norms of the output channels of {layer}, the layer with the most channels, sorted from largest to"
+        " smallest: the weights w before the threshold (solid), and the sparse network u after it (dashed)."
+        f" A drop to zero at the right means that a channel is gone. {told}"
+        f"{' RVSM and ADMM are shown side by side, as in the paper.' if both else ''}"
+        f"{' The first of several seeds is shown.' if any(len(c.runs) > 1 for c in shown) else ''}"
         f"{omitted(len(ordered))}",
         draw,
         size,
@@ -62,7 +62,7 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
 
 
 def _layer(outcomes: Sequence[Outcome]) -> str | None:
-    """Return the layer with the most channels that the most networks have."""
+    """Return the layer with the most channels among those that most networks have."""
     counts: dict[str, tuple[int, int]] = {}
     for o in outcomes:
         for name in o.norms_w.keys() & o.norms_u.keys():
@@ -72,13 +72,13 @@ def _layer(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def _note(outcome: Outcome) -> str:
-    """Return the words in a panel."""
+    """Return the text in a panel."""
     (gone, total), known = _gone(outcome)
     return f"{gone} of {total}\nchannels {'left out' if known else 'zero'}"
 
 
 def _told(outcomes: Mapping[str, Outcome]) -> str:
-    """Return what a packed network does without; of results that do not say, only what is zero."""
+    """Return the channels that a packed network leaves out; for older results, only those that are zero."""
     known = all(o.channels for o in outcomes.values())
     verb = "are left out of a packed network" if known else "are zero"
     found = {name: (known and o.channels) or _zero(o) for name, o in outcomes.items()}
@@ -86,16 +86,14 @@ def _told(outcomes: Mapping[str, Outcome]) -> str:
     removed, total = found[most]
     if not removed:
         return (
-            "No channel of any network can be left out as a whole."
-            if known
-            else "No network has a channel that is zero."
+            "No channel of any network can be left out entirely." if known else "No network has a channel that is zero."
         )
-    reason = ": they are zero, constant, or read by nobody" if known else ""
+    reason = ": they are zero, constant, or never read" if known else ""
     return f"Over all layers, {removed} of {total} channels{f' of {most}' if len(found) > 1 else ''} {verb}{reason}."
 
 
 def _gone(outcome: Outcome) -> tuple[tuple[int, int], bool]:
-    """Return how many channels are gone, of how many, and whether those are the ones that the runtime leaves out."""
+    """Return the number of removed channels, the total, and whether the runtime determined it."""
     return outcome.channels or _zero(outcome), outcome.channels is not None
 
 

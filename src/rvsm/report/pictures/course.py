@@ -1,4 +1,4 @@
-"""Accuracy, sparsity and gap in the course of training."""
+"""Accuracy, sparsity and gap over the course of training."""
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -42,7 +42,7 @@ def accuracy(found: Sequence[Configuration]) -> Figure | None:
 
 
 def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the share of zeros and the distance between w and u against the epoch, all configurations together."""
+    """Draw the fraction of zeros and the distance between w and u against the epoch, for all configurations."""
     sparsity, gap = attrgetter("sparsity"), attrgetter("gap")
     shown = [c for c in found if c.series(sparsity) or c.series(gap)]
     if not shown:
@@ -85,8 +85,8 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
     return Figure(
         "sparsity-and-gap",
-        "The fraction of zeros in u, and the gap: how far the weights w are from u. A gap that goes to zero means that"
-        " nothing is lost when u is written in place of w; one that stays is what the last threshold cuts away at"
+        "The fraction of zeros in u, and the gap, which is the distance between the weights w and u. If the gap goes to"
+        " zero, nothing is lost when u replaces w. If it does not, the final threshold removes the difference at"
         f" once.{last}{plot.seeds(shown)}",
         draw,
         (plot.WIDE, 3.4),
@@ -96,7 +96,7 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
 
 
 def _bottom(series: Sequence[Series]) -> tuple[float, bool]:
-    """Return where the axis shall begin: below all that comes after the first fifth, so that the end can be seen."""
+    """Return the start of the axis: below all values after the first fifth, so that the end can be seen."""
     last = max(epoch for one in series for epoch, _ in one)
     late = [v for one in series for epoch, v in one if epoch > 0.2 * last]
     least, lowest_of_all = min(late), min(v for one in series for _, v in one)
@@ -113,29 +113,27 @@ def _told(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut:
     told = f"{what}, against the epoch."
     if sparse:
         told += (
-            " The weights w (solid) are what the optimizer moves, the sparse network u (dashed) is what will be kept:"
-            " where the lines lie together, thresholding costs nothing."
+            " The optimizer updates the weights w (solid). The sparse network u (dashed) is the result."
+            " Where the lines coincide, thresholding costs nothing."
         )
         distances = {c.name: d for c in shown if (d := _distance(c)) is not None}
         if distances:
             name = max(distances, key=lambda key: abs(distances[key]))
             of = f"the largest difference, that of {name}, is" if len(distances) > 1 else "the difference is"
             told += f" {plot.when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
-            told += (
-                "." if abs(distances[name]) < 5e-4 else ", u being " + ("worse." if distances[name] > 0 else "better.")
-            )
+            told += "." if abs(distances[name]) < 5e-4 else "; u is " + ("worse." if distances[name] > 0 else "better.")
     if any(c.first.phases for c in shown):
         told += (
-            " Shaded are the phases of a run with a target sparsity: it rises in the ramp, λ is fixed in the"
-            " hold, and in the heal phase the zeros are fixed, so that w = u."
+            " The shading shows the phases of a run with a target sparsity: the sparsity rises in the ramp phase, λ is"
+            " fixed in the hold phase, and the zeros are fixed in the heal phase, so that w = u."
         )
     if cut:
-        told += " The axis leaves out lower values of the first epochs."
+        told += " The axis leaves out lower values in the first epochs."
     return told + plot.seeds(shown)
 
 
 def _distance(c: Configuration) -> float | None:
-    """Return by how much u is worse than w at the last evaluation, as a mean over the runs."""
+    """Return by how much u is worse than w at the last evaluation, averaged over the runs."""
     last = [e for run in c.runs for e in run.evaluations[-1:]]
     found = [e.accuracy_w - e.accuracy_u for e in last if e.accuracy_w is not None and e.accuracy_u is not None]
     return sum(found) / len(found) if found else None

@@ -1,4 +1,4 @@
-"""The Lagrangian, where it may be compared with itself."""
+"""The Lagrangian, where its values can be compared."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,7 +14,7 @@ from rvsm.report.pictures import panels as plot
 
 
 def lagrangian(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the Lagrangian of RVSM against the epoch, where at least three values are of the same λ."""
+    """Draw the Lagrangian of RVSM against the epoch, if at least three values have the same λ."""
     of: dict[Configuration, list[Series]] = {}
     for c in found:
         series = [s for r in c.runs if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
@@ -44,8 +44,8 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
     size, phone = plot.sizes(len(shown), height=2.1 if len(shown) > 2 else 2.8, extra=0.2)
     return Figure(
         "lagrangian",
-        "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed; only there can its values be"
-        " compared, and not between panels. The theorem says that it falls with the full gradient; here f is the mean"
+        "The Lagrangian ℒ = f(w) + λP(u) + (β/2)‖w − u‖² of RVSM while λ is fixed. Its values can be compared only"
+        " then, and not between panels. The theorem says that it falls with the full gradient; here, f is the mean"
         f" loss over the batches of an epoch. {fell}.{plot.omitted(len(of))}",
         draw,
         size,
@@ -54,7 +54,7 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
 
 
 def _axis(axes: Axes) -> None:
-    """Mark round values, and show what hardly changes as flat: the axis spans at least a fiftieth of the value."""
+    """Mark round values, and show small changes as flat: the axis spans at least a fiftieth of the value."""
     low, high = axes.get_ylim()
     least = 0.02 * max(abs(low), abs(high))
     if high - low < least:
@@ -65,7 +65,7 @@ def _axis(axes: Axes) -> None:
 
 
 def _comparable(run: Record) -> Series:
-    """Return the Lagrangian at the evaluations at which the λ of the end of the hold phase was in force."""
+    """Return the Lagrangian at the evaluations that have the λ of the end of the hold phase."""
     hold = run.phases.get("hold")
     if run.phases and hold is None:
         return []

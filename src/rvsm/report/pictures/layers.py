@@ -1,4 +1,4 @@
-"""How dense each layer is at the end."""
+"""The final density of each layer."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _MOST_LAYERS = 60
 
 
 def layers(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the fraction of weights left in each layer, a panel for each configuration that made something sparse."""
+    """Draw the fraction of weights left in each layer, with a panel for each sparse configuration."""
     of = {c: c.densities for c in found}
     sparse = {c: table for c, table in of.items() if table and min(table.values()) < 1}
     shown = dict(list((sparse or {c: table for c, table in of.items() if table}).items())[:MOST])
@@ -22,7 +22,7 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
     names = list(dict.fromkeys(name for table in shown.values() for name in table))
     drawn_names = names[:_MOST_LAYERS]
     crowded = max(map(len, names)) > 20 and all(name.endswith(".weight") for name in names)
-    shared = ".weight" if crowded else ""  # says nothing, and takes room
+    shared = ".weight" if crowded else ""  # carries no information, and takes up space
     shown_names = [label(name.removesuffix(shared), 34) for name in drawn_names]
 
     def draw(canvas: Canvas) -> None:
@@ -50,11 +50,11 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
     left_out = [c.name for c in found if of[c] and c not in sparse] if sparse else []
     return Figure(
         "density-by-layer",
-        "The fraction of weights not zero in each layer, from the input at the top to the output at the bottom."
-        f" The emptiest is {least[1]}, which keeps {100 * least[0]:.3g} %; the fullest is {most[1]}, with"
+        "The fraction of nonzero weights in each layer, from the input at the top to the output at the bottom."
+        f" The sparsest layer is {least[1]}, which keeps {100 * least[0]:.3g} %; the densest is {most[1]}, with"
         f" {100 * most[0]:.3g} %."
-        f"{' Mean over the seeds.' if any(len(c.outcomes) > 1 for c in shown) else ''}"
-        f"{' Not drawn, as all is left: ' + ', '.join(left_out) + '.' if left_out else ''}"
+        f"{' Values are means over the seeds.' if any(len(c.outcomes) > 1 for c in shown) else ''}"
+        f"{' Not drawn, because no weights are zero: ' + ', '.join(left_out) + '.' if left_out else ''}"
         f"{f' Only the first {_MOST_LAYERS} of {len(names)} layers are drawn.' if len(names) > _MOST_LAYERS else ''}"
         f"{omitted(len(sparse))}",
         draw,

@@ -1,4 +1,4 @@
-"""Loss and learning rate in the course of training."""
+"""Loss and learning rate over the course of training."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
@@ -11,7 +11,7 @@ from rvsm.records import Evaluation
 from rvsm.report.configurations import Configuration, Series
 from rvsm.report.pictures import panels as plot
 
-_STEPS = 2e3  # a rate that falls further, as a cosine does, is shown on a linear axis: there it is nothing in the end
+_STEPS = 2e3  # a rate that falls further, such as a cosine, has a linear axis, where it ends at zero
 _TITLES: dict[str, tuple[str, Callable[[Evaluation], float | None]]] = {
     "loss": ("Training loss", attrgetter("loss")),
     "loss_u": ("Validation loss of u", attrgetter("loss_u")),
@@ -20,7 +20,7 @@ _TITLES: dict[str, tuple[str, Callable[[Evaluation], float | None]]] = {
 
 
 def losses(found: Sequence[Configuration]) -> Figure | None:
-    """Draw the loss on training and validation images and the learning rate, all configurations together."""
+    """Draw the loss on training and validation images and the learning rate, for all configurations."""
     shown = [c for c in found if c.series(_TITLES["loss"][1])]
     if not shown:
         return None
@@ -54,9 +54,9 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
     several = len(shown) > 1
     return Figure(
         "loss-and-learning-rate",
-        "The loss on the training images, a mean over the batches of an epoch"
-        f"{', that of the sparse network u on the validation images,' if validated else ','} and the learning rate at"
-        f" the end of each epoch{', which is the same for all' if same else ''}."
+        "The loss on the training images, as a mean over the batches of an epoch"
+        f"{', the loss of the sparse network u on the validation images,' if validated else ','} and the learning"
+        f" rate at the end of each epoch{', which is the same for all' if same else ''}."
         f"{_lowest(of['loss']) if several else ''}{plot.seeds(shown)}",
         draw,
         (plot.WIDE, 2.9),
@@ -66,7 +66,7 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
 
 
 def _logarithmic(of: Iterable[list[Series]], most: float) -> bool:
-    """Return whether the values span so much that a linear axis would show the first epochs only, but not too much."""
+    """Return whether the values span so wide a range that a linear axis would show only the first epochs."""
     values = [v for series in of for one in series for _, v in one]
     above = [v for v in values if v > 0]
     return bool(above) and 20 * min(above) < max(above) < most * min(above)

@@ -1,4 +1,4 @@
-"""What the pictures share: how a configuration is drawn, and small pictures side by side."""
+"""Common parts of the pictures: the style of each configuration, and panels side by side."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -16,7 +16,7 @@ from rvsm.report.configurations import Configuration, Series, mean_series
 WIDE, NARROW = 8.5, 4.0
 """The width of pictures in inches, on a wide screen and on a phone."""
 MOST = 12
-"""More small pictures than this are not looked at."""
+"""The largest number of panels that are still useful."""
 
 _LINES: tuple[Style, ...] = ("-", "--", "-.", ":")
 _MARKERS = "osD^vPX*<>"
@@ -24,7 +24,7 @@ _COLOURS = 7
 
 
 def colour(c: Configuration) -> str:
-    """Return the colour of a configuration, as a place in the cycle, which differs in light and dark pictures."""
+    """Return the colour of a configuration, as a position in the colour cycle."""
     return f"C{c.number % _COLOURS}"
 
 
@@ -34,21 +34,21 @@ def line(c: Configuration) -> Style:
 
 
 def marker(c: Configuration) -> str:
-    """Return the form of its points."""
+    """Return the shape of its points."""
     return _MARKERS[c.number % len(_MARKERS)]
 
 
 def key(c: Configuration, *, lines: bool = True) -> Key:
-    """Return how it is drawn where all configurations share a plot; readers can switch it off."""
+    """Return its legend entry for plots with several configurations; readers can hide it."""
     return Key(c.name, colour(c), line(c) if lines else "", marker(c), run=c.number)
 
 
 W_AND_U = (Key("weights w", "C0"), Key("sparse network u", "C1", "--"))
-"""The legend of plots that show both."""
+"""The legend of plots that show both w and u."""
 
 
 def label(text: str, length: int = 26) -> str:
-    r"""Return a name for a picture: not too long, and no formula.
+    r"""Return a name for a picture: shortened, and not interpreted as a formula.
 
     >>> label("a$b"), label("_x"), label("a very long name of a configuration")
     ('a\\$b', ' _x', 'a very long na…nfiguration')
@@ -59,18 +59,18 @@ def label(text: str, length: int = 26) -> str:
 
 
 def unhidden(text: str) -> str:
-    """Return a name that matplotlib takes for one: an underscore at the beginning would hide it."""
+    """Return a name that matplotlib shows: it hides names that begin with an underscore."""
     return f" {text}" if text.startswith("_") else text
 
 
 def title(axes: Axes, c: Configuration, *more: str, room: float = 0.4) -> None:
-    """Write the name of a configuration over its panel, in as many lines as it takes, and make the panel its own.
+    """Write the name of a configuration above its panel, in as many lines as needed, and assign the panel to it.
 
     Args:
         axes: the panel.
         c: the configuration.
         more: lines to write below the name.
-        room: what the numbers of the axis beside the panel take of its width, in inches.
+        room: the width in inches that the numbers of the axis take.
 
     """
     spec, canvas = axes.get_subplotspec(), axes.get_figure(root=True)
@@ -84,7 +84,7 @@ def title(axes: Axes, c: Configuration, *more: str, room: float = 0.4) -> None:
 
 
 def epochs(drawn: Sequence[Axes]) -> None:
-    """Mark whole epochs."""
+    """Put the ticks at integer epochs."""
     for axes in drawn:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], integer=True))
 
@@ -97,26 +97,26 @@ def omitted(count: int) -> str:
 def sizes(
     count: int, *, height: float, width: float = 1.9, extra: float = 0.5
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return the sizes of a picture of so many panels, on a wide screen and on a phone."""
+    """Return the sizes of a picture with this many panels, on a wide screen and on a phone."""
     wide, narrow = ((total, ceil(count / _columns(count, total, width)) * height + extra) for total in (WIDE, NARROW))
     return wide, narrow
 
 
 def panels(canvas: Canvas, count: int, *, width: float = 1.9, sharex: bool = True, sharey: bool = True) -> list[Axes]:
-    """Return so many panels in as many columns as the canvas is wide enough for."""
+    """Return this many panels, in as many columns as fit on the canvas."""
     columns = _columns(count, canvas.get_figwidth(), width)
     rows = ceil(count / columns)
     grid = canvas.subplots(rows, columns, sharex=sharex, sharey=sharey, squeeze=False)
     flat = list(grid.flat)
     for unused in flat[count:]:
         unused.remove()
-    for axes in flat[max(count - columns, 0) : count]:  # also above an empty place in the last row
+    for axes in flat[max(count - columns, 0) : count]:  # also above an empty position in the last row
         axes.tick_params(labelbottom=True)
     return flat[:count]
 
 
 def lowest(drawn: Sequence[Axes], text: str) -> None:
-    """Write the label of the horizontal axis under the panels of the last row."""
+    """Write the label of the horizontal axis below the panels of the last row."""
     specs = {axes: spec for axes in drawn if (spec := axes.get_subplotspec()) is not None}
     last = max(spec.rowspan.start for spec in specs.values())
     for axes, spec in specs.items():
@@ -143,9 +143,9 @@ def curves(
     name: str | None = None,
     run: int | None = None,
 ) -> None:
-    """Draw each run as a thin line, and their mean as a thick one, with a few markers if there is a form for them.
+    """Draw each run as a thin line, and their mean as a thick line, with a few markers if a shape is given.
 
-    With a name, the mean answers a reader who points at it; with a run, the lines disappear when it is switched off.
+    With a name, the mean shows its numbers when a reader points at it. With a run, the lines are hidden with the run.
     """
     belongs = None if run is None else gid(run)
     for one in series if len(series) > 1 else ():
@@ -177,7 +177,7 @@ def shade(axes: Axes, phases: dict[str, tuple[float, float]]) -> None:
 
 
 def decades(axes: Axes) -> None:
-    """Make the vertical axis logarithmic, with a few ticks that are written as people write numbers."""
+    """Make the vertical axis logarithmic, with a few ticks in usual notation."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0, 3.0) if high < 3e3 * low else (1.0,)
@@ -187,7 +187,7 @@ def decades(axes: Axes) -> None:
 
 
 def power(value: float) -> str:
-    """Return a number as people write it on a logarithmic axis.
+    """Return a number in the usual notation for a logarithmic axis.
 
     >>> power(0.02), power(1e-06), power(3e5)
     ('0.02', '10⁻⁶', '3·10⁵')
@@ -200,7 +200,7 @@ def power(value: float) -> str:
 
 
 def positive(series: Series) -> Series:
-    """Return what a logarithmic axis can show."""
+    """Return the values that a logarithmic axis can show."""
     return [(epoch, value) for epoch, value in series if value > 0]
 
 
@@ -210,13 +210,13 @@ def when(shown: Sequence[Configuration]) -> str:
 
 
 def seeds(shown: Sequence[Configuration]) -> str:
-    """Return a sentence that tells the lines of seeds from their mean, if there are any."""
+    """Return a sentence that explains thin and thick lines, if there are several seeds."""
     several = any(len(c.runs) > 1 for c in shown)
-    return " Thin lines are single seeds, thick ones their mean." if several else ""
+    return " Thin lines are single seeds; thick lines are their mean." if several else ""
 
 
 def _columns(count: int, total: float, width: float) -> int:
-    """Return how many fit, or one less where that leaves fewer empty places in the last row."""
+    """Return how many columns fit, or one less if that leaves fewer empty positions in the last row."""
     most = int(total // width)
     if count <= most:
         return count

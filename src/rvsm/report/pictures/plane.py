@@ -1,4 +1,4 @@
-"""The plane of accuracy and sparsity, with every run as a point."""
+"""Accuracy against sparsity, with every run as a point."""
 
 from collections.abc import Sequence
 from textwrap import wrap
@@ -14,9 +14,9 @@ from rvsm.report.configurations import Configuration
 from rvsm.report.pictures.panels import NARROW, WIDE, colour, key, label, marker, unhidden
 
 Box = tuple[float, float, float, float]
-"""Left, lower, right and upper edge."""
+"""The left, lower, right and upper edges."""
 
-_SPARSE = 0.95  # from here on, the points would crowd at the right of a linear axis
+_SPARSE = 0.95  # above this, the points would be crowded at the right of a linear axis
 
 
 def plane(found: Sequence[Configuration]) -> Figure | None:
@@ -58,8 +58,8 @@ def plane(found: Sequence[Configuration]) -> Figure | None:
     return Figure(
         "accuracy-sparsity",
         "Test accuracy of the sparse network u against the fraction of its weights that are zero: up and to the right"
-        f" is better. {'Small points are single runs, large ones' if several else 'Points are single runs.'}"
-        f"{' the mean over the seeds, with one standard deviation up and down.' if several else ''}"
+        f" is better. {'Small points are single runs; large points are' if several else 'Points are single runs.'}"
+        f"{' means over the seeds, with one standard deviation up and down.' if several else ''}"
         f"{f' The dotted line is {dense.name}, which is dense.' if dense is not None else ''}"
         f"{' The axis of zeros is logarithmic in the weights that are left.' if logarithmic else ''}",
         draw,
@@ -91,7 +91,7 @@ def _name(
     bars: Sequence[tuple[float, float, float]],
     level: float | None,
 ) -> None:
-    """Write a name at each point where there is room; a name that would cover something is left to the legend."""
+    """Write a name at each point if there is room; a name that would cover something is only in the legend."""
     texts = [
         axes.annotate(
             "\n".join(wrap(label(c.name, 72), 26)),
@@ -105,7 +105,7 @@ def _name(
         for x, y, c in points
     ]
     for text in texts:
-        text.set_in_layout(False)  # else the axes would shrink for names that are not yet in their place
+        text.set_in_layout(False)  # otherwise the axes would shrink for names that are not yet placed
     canvas.draw_without_rendering()  # places the axes, after which sizes are known
     canvas.set_layout_engine("none")
     unit = canvas.dpi / 72
@@ -139,7 +139,7 @@ def _name(
 
 
 def _places(width: float, height: float) -> list[tuple[float, float]]:
-    """Return offsets in points of the lower left corner of a name, the preferred ones first."""
+    """Return offsets of the lower left corner of a name in points, preferred ones first."""
     sides = [
         (9.0, -height / 2),
         (-width - 9, -height / 2),

@@ -1,4 +1,4 @@
-"""The sizes of the weights before and after the threshold."""
+"""The magnitudes of the weights before and after the threshold."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _THRESHOLD = Key("threshold", "C6", "--")
 
 @dataclass(frozen=True)
 class _Sizes:
-    """Two histograms of one run; the first is that of the end unless it is older."""
+    """Two histograms of one run; the first is from the end of training unless ``epoch`` is set."""
 
     before: Histogram
     after: Histogram | None
@@ -28,7 +28,7 @@ class _Sizes:
 
 
 def weights(found: Sequence[Configuration]) -> Figure | None:
-    """Draw histograms of |w| and |u| on a logarithmic axis, a panel for each configuration."""
+    """Draw histograms of |w| and |u| on a logarithmic axis, with a panel for each configuration."""
     having = [(c, sizes_) for c in found if (sizes_ := _read(c.first)) is not None]
     shown = dict(having[:MOST])
     if not shown:
@@ -57,7 +57,7 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
             axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
             axes.set_axisbelow(True)
             title(axes, c, _zeros(one), room=0.75)
-        lowest(drawn, "size of a weight")
+        lowest(drawn, "magnitude of a weight")
         leftmost(drawn, "weights in a bin")
 
     older = {f"{one.epoch:g}": c.name for c, one in shown.items() if one.epoch is not None}
@@ -67,11 +67,11 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
     keys = [_W, *([_U] if any(one.after for one in shown.values()) else ()), *([_THRESHOLD] if marked else ())]
     return Figure(
         "weights-histogram",
-        "How many weights there are of each size, on a logarithmic axis: before the threshold (line) and after it"
-        " (filled). Zeros have no place on such an axis; over a panel is how many there are after it."
+        "The number of weights of each magnitude, on a logarithmic axis: before the threshold (line) and after it"
+        " (filled). A logarithmic axis cannot show zeros; their number after the threshold is above each panel."
         f"{' Weights to the left of the dashed line become zero.' if marked else ''}"
-        f"{' The first bin also holds all that are smaller.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
-        f" A valley at the threshold means that few weights are in doubt.{omitted(len(having))}",
+        f"{' The first bin also contains all smaller weights.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
+        f" A valley at the threshold means that few weights are borderline.{omitted(len(having))}",
         draw,
         size,
         phone,
@@ -80,12 +80,12 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
 
 
 def _read(run: Record) -> _Sizes | None:
-    """Return the histograms at the end; where w has healed to u, those before that phase; else those so far."""
+    """Return the histograms at the end, or before the heal phase, in which w = u, or the latest ones so far."""
     heal = run.phases.get("heal")
     having = [(e, e.histogram) for e in run.evaluations if heal is None or e.epoch <= heal[0]]
     last, before = next(((e, h) for e, h in reversed(having) if h is not None), (None, None))
     threshold = None
-    single = run.option("groups", "name") in (None, "element")  # else it is one of norms, not of weights
+    single = run.option("groups", "name") in (None, "element")  # otherwise it is a threshold of norms, not of weights
     if single and last is not None and last.threshold and min(last.threshold) > 0:
         threshold = (min(last.threshold), max(last.threshold))
     outcome = run.outcome
@@ -104,7 +104,7 @@ def _zeros(one: _Sizes) -> str:
 
 
 def _used(h: Histogram) -> list[float]:
-    """Return the edges between which nearly all weights are: a thousandth of them may be smaller."""
+    """Return the edges between which nearly all weights lie: up to a thousandth of them may be smaller."""
     total = sum(h.counts)
     if not total:
         return []
@@ -118,8 +118,8 @@ def _told_older(older: dict[str, str]) -> str:
     if not older:
         return ""
     epochs = " or ".join(older)
-    return f" Where zeros were fixed in a heal phase, or the run is not finished, w is that of epoch {epochs}."
+    return f" If zeros were fixed in a heal phase, or the run is not finished, w is taken from epoch {epochs}."
 
 
 def _seeds(shown: dict[Configuration, _Sizes]) -> str:
-    return " Of several seeds, the first is shown." if any(len(c.runs) > 1 for c in shown) else ""
+    return " The first of several seeds is shown." if any(len(c.runs) > 1 for c in shown) else ""
