@@ -249,7 +249,7 @@ def test_the_table_of_layers(trained: dict[str, Path], comparison: Path, tmp_pat
     ]
     assert layers[0][5:7] == [f"{72 * 64 * first['density']:,.0f}", f"{100 * first['density']:.2f}"]
     assert layers[0][7] == "0.0447", "√(2λ/β)"
-    assert total[:4] == ["all of them", "", f"{result['weights']:,}", f"{100 * result['sparsity']:.2f}"]
+    assert total[:4] == ["all layers", "", f"{result['weights']:,}", f"{100 * result['sparsity']:.2f}"]
     html = comparison.read_text(encoding="utf-8")
     assert [row[7] for row in cells(html, "Layers of admm")[:-1]] == ["–"] * len(layers), "it has no threshold"
     healed = cells(html, "Layers of l0-80")[:-1]

@@ -45,7 +45,7 @@ def test_at_once_gives_what_one_after_another_gives(tmp_path: Path) -> None:
     assert len(re.findall(r"\d/4 .*, seed \d: test accuracy of u", told)) == 4
     assert "4/4 ℓ0 [b], seed 1: test accuracy" in told
     _, again = run(configs, tmp_path / "two", jobs=2, seeds=2)
-    assert again.count("finished already: test accuracy") == 4
+    assert again.count("already finished: test accuracy") == 4
     assert "started" not in again
 
 

@@ -1,10 +1,10 @@
 "use strict";
-// Pointing at a plot shows its numbers, and a click on a name in a legend switches a run off. The page is whole without.
+// Pointing at a plot shows its numbers; clicking a name in a legend hides that run. The page is complete without this.
 (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const off = new Set();
 
-  // Runs that are switched off fade everywhere: in plots, legends and tables.
+  // Hidden runs fade everywhere: in plots, legends and tables.
   const keys = [...document.querySelectorAll(".key[data-run]")];
   const toggle = run => {
     off.has(run) ? off.delete(run) : off.add(run);
@@ -31,7 +31,7 @@
   document.body.append(tip);
   const add = (parent, tag, text = "") => {
     const child = document.createElement(tag);
-    child.textContent = text; // never as HTML: names come from outside
+    child.textContent = text; // never as HTML: names are not trusted
     parent.append(child);
     return child;
   };
@@ -59,7 +59,7 @@
       svg.addEventListener("keydown", event => this.press(event));
     }
 
-    // All points that can be seen in a panel; those of plots of single points are picked one by one.
+    // All visible points of a panel; in plots of single points, they are picked one by one.
     points(panel) {
       return panel.series.filter(one => !off.has(one.run)).flatMap(one => one.x.map((x, i) => (
         { one, x, y: one.y[i], at: panel.across_at(x), up: panel.up_at(one.y[i]) })))
@@ -110,7 +110,7 @@
         const line = add(tip, "span");
         add(line, "u").style.background = p.one.colour;
         add(line, "span", p.one.name);
-        if (!single) add(line, "i", shown(p.y)); // the name of a single point says its numbers
+        if (!single) add(line, "i", shown(p.y)); // the name of a single point contains its numbers
       }
       tip.hidden = false;
       const corner = new DOMPoint(best.at, single ? best.up : top).matrixTransform(this.svg.getScreenCTM());
