@@ -121,9 +121,9 @@ class TestNetworks:
             " 1.6 | 30 | 1 | fastnet-rvsm-l0-95 0123abcd, fastnet-dense 0123abcd |\n"
             "\n"
             "“File” is the size of the network's weights as safetensors; “packed” is the size of the file that rvsm"
-            " pack writes for the sparse network. Speed is that of the packed network in the sparse runtime, relative to the"
-            " same network in the fastest dense engine at that batch size (OpenVINO, PyTorch; threads: 1). For rows"
-            " with one seed, differences below 3.2 points may be chance.\n"
+            " pack writes for the sparse network. Speed is that of the packed network in the sparse runtime, relative"
+            " to the same network in the fastest dense engine at that batch size (OpenVINO, PyTorch; threads: 1). For"
+            " rows with one seed, differences below 3.2 points may be chance.\n"
         )
 
     def test_the_same_in_short(self, experiments: Make) -> None:
