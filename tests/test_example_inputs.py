@@ -36,5 +36,5 @@ def test_examples_are_batches_of_one_size() -> None:
     assert len(example_tuple([torch.zeros(2, 3), torch.zeros(2)])) == 2
     with pytest.raises(TypeError, match="must be a tensor, or a tuple of tensors, with the batch first"):
         example_tuple(torch.tensor(1.0))
-    with pytest.raises(ValueError, match=r"must have one batch size, of at least 1, but have \[2, 3\]"):
+    with pytest.raises(ValueError, match=r"must have the same batch size, at least 1, but have \[2, 3\]"):
         example_tuple([torch.zeros(2), torch.zeros(3)])

@@ -1,4 +1,4 @@
-"""Example inputs: checked, repeated to any batch, imitated at random; and how far two engines' results are apart."""
+"""Example inputs: checking, repeating to any batch, random variants; and the difference of two engines' results."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,18 +9,18 @@ from torch.utils._pytree import tree_leaves
 
 
 def example_tuple(example_input: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return a batch, or several inputs, as a tuple of tensors on the CPU, after checking that they are batches."""
+    """Return one or several inputs as a tuple of tensors on the CPU, after checking that they are batches."""
     examples = (example_input,) if isinstance(example_input, Tensor) else tuple(example_input)
     if not examples or not all(isinstance(x, Tensor) and x.ndim > 0 for x in examples):
         raise TypeError("example_input must be a tensor, or a tuple of tensors, with the batch first")
     sizes = {len(x) for x in examples}
     if len(sizes) != 1 or 0 in sizes:
-        raise ValueError(f"the example inputs must have one batch size, of at least 1, but have {sorted(sizes)}")
+        raise ValueError(f"the example inputs must have the same batch size, at least 1, but have {sorted(sizes)}")
     return tuple(x.detach().to("cpu") for x in examples)
 
 
 def repeated(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
-    """Return ``batch`` rows of each example, from the first on again if there are fewer.
+    """Return ``batch`` rows of each example; the rows repeat from the first if there are fewer.
 
     >>> repeated([torch.tensor([1, 2])], 5)
     (tensor([1, 2, 1, 2, 1]),)
@@ -29,9 +29,9 @@ def repeated(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
 
 
 def trial_inputs(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
-    """Return a batch like the examples: random where they are floats, else their own rows.
+    """Return a batch like the examples: random numbers for floats, their own rows for other types.
 
-    Integers are mostly indices, and only those of the example are known to exist.
+    Integers are usually indices, and only those of the example are known to be valid.
     """
     generator = torch.Generator().manual_seed(0)
     return tuple(
@@ -41,10 +41,10 @@ def trial_inputs(examples: Sequence[Tensor], batch: int) -> tuple[Tensor, ...]:
 
 
 def difference(results: Any, expected: Any) -> float:
-    """Return the largest difference of two engines' results, each relative to the largest value that is expected.
+    """Return the largest difference of two engines' results, each relative to the largest expected value.
 
-    Results are tensors, arrays or numbers in tuples, lists or tables of any depth; None counts for nothing, and NaN
-    in one is NaN.
+    Results are tensors, arrays or numbers in tuples, lists or dicts of any depth. None is ignored. The difference is
+    NaN if any value is NaN.
 
     >>> difference([torch.tensor([True, False])], torch.tensor([1.0, 0.5]))
     0.5

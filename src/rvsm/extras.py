@@ -1,4 +1,4 @@
-"""Libraries that come with an extra of the package, and the sentence about one that is not installed."""
+"""Libraries that come with an extra of the package, and the error message for one that is not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ class MissingLibraryError(ImportError):
 
 @contextmanager
 def needed_by(name: str, *, extra: str | None) -> Iterator[None]:
-    """Say which command installs what is missing.
+    """Turn a missing library into an error with the command that installs it.
 
     >>> with needed_by("rvsm.RVSM", extra="torch"):
     ...     raise ModuleNotFoundError(name="torch.nn")
@@ -19,14 +19,14 @@ def needed_by(name: str, *, extra: str | None) -> Iterator[None]:
 
     Args:
         name: what needs the libraries that are imported in the block.
-        extra: brings all of them; None if a plain installation does.
+        extra: the extra that installs all of them; None if a plain installation does.
 
     """
     try:
         yield
     except ModuleNotFoundError as missing:
         library = (missing.name or "").partition(".")[0]
-        if library == "rvsm":  # a fault of ours, which no installation would mend
+        if library == "rvsm":  # our own bug, which no installation would fix
             raise
         package = f"'rvsm[{extra}]'" if extra else "rvsm"
         raise MissingLibraryError(

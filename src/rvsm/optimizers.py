@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 
 class OptimizerOptions(Protocol):
-    """What a file or the command line says about an optimizer."""
+    """The options of an optimizer, from a file or the command line."""
 
     @property
     def lr(self) -> float:

@@ -1,11 +1,11 @@
 """Parts that the library finds by name but does not import: the entry points of installed distributions.
 
-A distribution adds a method to ``rvsm train`` or a command to ``rvsm`` with a line of its own ``pyproject.toml``::
+A distribution adds a method to ``rvsm train`` or a command to ``rvsm`` with a line in its own ``pyproject.toml``::
 
     [project.entry-points."rvsm.methods"]
     mine = "my_package.my_module:MyMethod"
 
-The paper's room is announced in the same way, so the library works without it.
+The package `rvsm.paper` is registered in the same way, so the library works without it.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def plugins(group: str) -> dict[str, Any]:
-    """Return what the entry points of a group name, by their names; one whose module is not there is left out.
+    """Return the objects of a group's entry points by name; entries whose module is missing are left out.
 
     >>> plugins("rvsm.nothing")
     {}

@@ -9,7 +9,7 @@ class Schedule(Protocol):
     """How the learning rate changes."""
 
     def factor(self, progress: float) -> float:
-        """Return what the learning rate is multiplied by at a progress in [0, 1)."""
+        """Return the factor of the learning rate at a progress in [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Constant:
         _require_fraction("warmup", self.warmup)
 
     def factor(self, progress: float) -> float:
-        """Return 1, or less in the warm-up."""
+        """Return 1, or less during the warm-up."""
         return _warm(self.warmup, progress)
 
 
@@ -85,7 +85,7 @@ class Cosine:
         _require_fraction("final", self.final)
 
     def factor(self, progress: float) -> float:
-        """Return the cosine's value, in the warm-up that of a line."""
+        """Return the value of the cosine, or of a line during the warm-up."""
         if progress < self.warmup:
             return _warm(self.warmup, progress)
         through = (progress - self.warmup) / (1 - self.warmup)
@@ -115,7 +115,7 @@ class OneCycle:
             _require_fraction(name, getattr(self, name))
 
     def factor(self, progress: float) -> float:
-        """Return the height of the two lines."""
+        """Return the value of the rising or the falling line."""
         if progress < self.peak:
             return self.start + (1 - self.start) * progress / self.peak
         return 1 - (1 - self.final) * (progress - self.peak) / (1 - self.peak)

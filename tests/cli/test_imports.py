@@ -42,7 +42,7 @@ class TestImports:
         Path("x.toml").write_text(self.TOML.format("os:system", "command = 'touch imported'"))
         for words in (["train", "x.toml"], ["compare", "x.toml"], ["train", "x.toml", "--help"]):
             text = refused(*words)
-            assert "'os:system' would be imported and called, which can run any program" in text
+            assert "'os:system' would be imported and called, which can run any code" in text
             assert "allow it with --allow-import os:system" in text
         assert "os:system" in refused("train", "x.toml", "--allow-import", "os:popen")
         assert not Path("imported").exists()

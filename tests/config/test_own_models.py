@@ -81,7 +81,7 @@ number = 3
         name = ["--model.name", "own_model_three:small"]
         assert "did you mean 'model.hidden'?" in refused(*TARGET, *name, "--model.hiden", "3")
         assert refused(*TARGET, *name, "--model.hidden", "x") == "model.hidden must be an integer but is 'x'"
-        assert "callables there are small, " in refused(*TARGET, "--model.name", "own_model_three:smal")
+        assert "the callables there are: small, " in refused(*TARGET, "--model.name", "own_model_three:smal")
         assert "is a int" in refused(*TARGET, "--model.name", "own_model_three:number")
         assert "there is no module 'own_model_nowhere'" in refused(*TARGET, "--model.name", "own_model_nowhere:small")
         assert "or your own as module:callable" in refused(*TARGET, "--model.name", "smal")

@@ -312,7 +312,7 @@ def test_what_cannot_be_compiled_is_refused() -> None:
         compile(lambda x: x, torch.zeros(1))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a tensor, or a tuple of tensors"):
         compile(model.eval(), "x")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="must have one batch size, of at least 1"):
+    with pytest.raises(ValueError, match="must have the same batch size, at least 1"):
         compile(model.eval(), torch.zeros(0, 1, 4, 4))
 
 

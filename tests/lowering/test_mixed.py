@@ -34,7 +34,7 @@ def test_later_changes_of_the_weights_do_not_matter() -> None:
 def test_copies_are_refused_with_the_reason(action) -> None:
     program = compile(network(), torch.zeros(1, 3, 6, 6), threads=1)
     with pytest.raises(
-        TypeError, match=r"since parts of it run in PyTorch: aten\.group_norm .*; compile the network again"
+        TypeError, match=r"because parts of it run in PyTorch: aten\.group_norm .*; compile the network again"
     ):
         action(program)
 

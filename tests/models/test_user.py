@@ -69,8 +69,8 @@ def test_a_package_in_the_working_directory(here: Path) -> None:
         (":small", "named as module:callable"),
         ("rvsm_user_nets:", "named as module:callable"),
         ("rvsm_user_nowhere:small", "there is no module 'rvsm_user_nowhere', neither installed nor in "),
-        ("rvsm_user_nets:smal", "there is no 'smal'; callables there are small, Nets, text, broken"),
-        ("rvsm_user_nets:size", "must be a class or a function that makes a model but is a int"),
+        ("rvsm_user_nets:smal", "there is no 'smal'; the callables there are: small, Nets, text, broken"),
+        ("rvsm_user_nets:size", "must be a class or a function that creates a model but is a int"),
         ("rvsm_user_nets:size.more", "there is no 'more'"),
         ("rvsm_user_needs:small", "the module 'rvsm_user_needs' needs 'rvsm_user_not_there', which is not installed"),
         ("rvsm_user_nets:text", r"must return a torch\.nn\.Module but returned a str"),
@@ -94,7 +94,9 @@ def test_arguments_that_are_refused(arguments: dict[str, int], message: str) -> 
 
 
 def test_an_error_of_the_users_own_is_told_with_its_place() -> None:
-    message = r"the model 'rvsm_user_nets:broken' cannot be made: KeyError: 'inside' \(.*rvsm_user_nets\.py, line 14\)"
+    message = (
+        r"the model 'rvsm_user_nets:broken' cannot be created: KeyError: 'inside' \(.*rvsm_user_nets\.py, line 14\)"
+    )
     with pytest.raises(ValueError, match=message) as told:
         load_model("rvsm_user_nets:broken")
     assert isinstance(told.value.__cause__, KeyError)

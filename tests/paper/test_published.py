@@ -228,10 +228,10 @@ def test_errors(kind: str) -> None:
     pairs = list(network().named_parameters())
     with pytest.raises(ValueError, match=r"-published needs a torch\.nn\.Module with convolutions but got list"):
         make(kind, pairs)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="found no convolution weights of four dimensions"):
+    with pytest.raises(ValueError, match="sparsifies only convolution weights of four dimensions but found none"):
         make(kind, nn.Sequential(nn.Conv1d(2, 2, 1), nn.Linear(2, 2)))
     for steps in (0, -1, True, 2.5, None):
-        with pytest.raises(ValueError, match=f"epoch_steps must be a whole number of steps ≥ 1 but is {steps}"):
+        with pytest.raises(ValueError, match=f"epoch_steps must be an integer ≥ 1 but is {steps}"):
             make(kind, network(), epoch_steps=steps)  # type: ignore[arg-type]
 
 

@@ -125,7 +125,7 @@ def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None
     [
         (lambda m, t: m.update(rvsm='{"version":4}'), "version 4 and this rvsm reads up to 3: upgrade rvsm"),
         (lambda m, t: m.update(rvsm='{"version":"one"}'), "its version must be an integer"),
-        (lambda m, t: m.update(format="onnx"), "not one of rvsm"),
+        (lambda m, t: m.update(format="onnx"), "not an rvsm file"),
         (lambda m, t: m.update(rvsm="{"), "its graph is not JSON"),
         (lambda m, t: m.update(rvsm="[" * 100_000), "its graph is not JSON"),
         (lambda m, t: m.update(rvsm="[]"), "its graph is not a table"),
@@ -133,8 +133,8 @@ def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None
         (lambda m, t: t.pop("0.bias"), "lacks 0.bias"),
         (lambda m, t: t.update(other=np.zeros(3)), "no operation needs, such as 'other'"),
         (lambda m, t: t.update({"0.values": t["0.values"][1:]}), "bits set but there are"),
-        (lambda m, t: t.update({"0.values": t["0.values"].astype(np.float64)}), "row of float32"),
-        (lambda m, t: t.update({"0.bits": t["0.bits"][1:]}), "bytes is expected"),
+        (lambda m, t: t.update({"0.values": t["0.values"].astype(np.float64)}), "one-dimensional float32 array"),
+        (lambda m, t: t.update({"0.bits": t["0.bits"][1:]}), "bytes but has the shape"),
         (lambda m, t: t.update({"0.bias": t["0.bias"][1:]}), "needs a bias of 8 float32"),
     ],
 )

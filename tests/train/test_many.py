@@ -97,7 +97,7 @@ def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(
         config("bad", "--model.name", f"{module}:late"),
         config("good", "--model.name", f"{module}:wary", "--training.epochs", "40"),
     ]
-    with pytest.raises(ValueError, match=r"1/2 bad, seed 0: the model .* cannot be made: .* too late"):
+    with pytest.raises(ValueError, match=r"1/2 bad, seed 0: the model .* cannot be created: .* too late"):
         run(configs, tmp_path, jobs=2)
     good = Run(folder)
     assert good.checkpoints()

@@ -27,13 +27,13 @@ def to_onnx(
 
     The outputs of the file in ONNX Runtime are compared with the model's for batches of 1 and 3; if they differ by more
     than 1e-4 of the largest output, nothing is written and a ValueError is raised. With ``verify=False`` ONNX Runtime
-    is not needed, and None is returned. It needs the extra ``onnx``.
+    is not needed, and None is returned. This function needs the extra ``onnx``.
 
     Args:
-        model: a module in eval mode, on the CPU, with its zeros where they are: they are written as they are.
+        model: a module in eval mode, on the CPU, with its final weights: zeros are written as zeros.
         example_input: a batch, or a tuple of several inputs.
-        path: the file to write; it appears whole or not at all.
-        verify: compare in ONNX Runtime.
+        path: the output file; it is written atomically.
+        verify: compare the outputs in ONNX Runtime.
 
     """
     training = [name or "the model itself" for name, module in model.named_modules() if module.training]
@@ -47,12 +47,14 @@ def to_onnx(
         _export(model, repeated(examples, max(2, len(examples[0]))), str(temporary))  # a batch of 1 would be fixed
         found = _verified(model, examples, str(temporary)) if verify else None
         if found is not None and not found <= TOLERANCE:
-            raise ValueError(f"the exported network differs by {found:.1e} in ONNX Runtime; it was not written")
+            raise ValueError(
+                f"outputs in ONNX Runtime must agree to {TOLERANCE:g} but differ by {found:.1e}; nothing was written"
+            )
     return found
 
 
 def _export(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> None:
-    """Call torch's exporter without its chatter."""
+    """Call torch's exporter without its log messages."""
     names = [f"input_{k}" for k in range(len(examples))]
     dynamic = tuple({0: torch.export.Dim("batch")} for _ in examples)
     loggers = [logging.getLogger(name) for name in ("onnxscript", "torch.onnx")]
@@ -84,7 +86,7 @@ def _verified(model: nn.Module, examples: tuple[Tensor, ...], path: str) -> floa
 
 
 def onnx_feed(inputs: Sequence[Tensor]) -> dict[str, Any]:
-    """Return inputs as a session of a file that ``to_onnx`` has written takes them."""
+    """Return inputs in the form that a session of a file from ``to_onnx`` takes."""
     return {f"input_{k}": x.numpy() for k, x in enumerate(inputs)}
 
 

@@ -70,24 +70,32 @@ def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
         elif spec.target in exported.constants:
             tensors[node] = exported.constants[spec.target]
         else:
-            raise ValueError(f"the model has an input of kind {spec.kind.name}, which cannot be compiled")
+            raise ValueError(
+                f"the model has an input of kind {spec.kind.name}, which cannot be compiled; use tensors as inputs"
+            )
     for node in exported.graph.find_nodes(op="get_attr"):
         tensors[node] = attrgetter(node.target)(exported.graph_module)
     end = next(node for node in exported.graph.nodes if node.op == "output")
     outputs = []
     for node, result in zip(end.args[0], signature.output_specs, strict=True):
         if result.kind == OutputKind.BUFFER_MUTATION:
-            raise ValueError(f"the model changes its buffer {result.target!r} when it is called; it cannot be compiled")
+            raise ValueError(
+                f"the model changes its buffer {result.target!r} when it is called, so it cannot be compiled; make it"
+                " constant in eval mode"
+            )
         if result.kind == OutputKind.USER_OUTPUT:
             if not isinstance(node, fx.Node):
-                raise ValueError("the model returns something that is not a tensor")
+                raise ValueError("the model must return tensors but returns something else")
             outputs.append(node)
     spec_tree = exported.call_spec.out_spec
     several = not spec_tree.is_leaf()
     if several and spec_tree.type not in (tuple, list):
-        raise ValueError(f"the model returns a {getattr(spec_tree.type, '__name__', 'structure')}; return tensors")
+        raise ValueError(
+            "the model must return a tensor or a tuple of tensors but returns a"
+            f" {getattr(spec_tree.type, '__name__', 'structure')}"
+        )
     if several and spec_tree.num_leaves != spec_tree.num_children:
-        raise ValueError("the model returns nested tuples; return tensors side by side")
+        raise ValueError("the model must return a flat tuple of tensors but returns nested tuples")
     calls = [node for node in exported.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     return Captured(_without_constants(calls, tensors), tensors, tuple(inputs), tuple(outputs), several, any_batch)
 

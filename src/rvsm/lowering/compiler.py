@@ -24,13 +24,13 @@ def compile(
 
     Batch norm is folded, activations and sums are fused into the convolutions, channels that cannot matter are
     removed, and each layer runs by the sparse or the dense kernel, whichever is faster. Operations that the runtime
-    does not have run in PyTorch, and ``explain()`` names them. A network that is faster in PyTorch as a whole, or
-    too large for the runtime, is run there.
+    does not have run in PyTorch, and ``explain()`` lists them. A network that is faster in PyTorch as a whole, or too
+    large for the runtime, runs there.
 
     Args:
-        model: a module in eval mode, on the CPU. Later changes of its weights do not change the program.
+        model: a module in eval mode, on the CPU. Later changes to its weights do not affect the program.
         example_input: a batch, or a tuple of several inputs. The program takes any batch size.
-        threads: ``OMP_NUM_THREADS`` if that is set, else all cores that the process may use.
+        threads: by default ``OMP_NUM_THREADS`` if it is set, else all cores that the process may use.
 
     >>> import torch, rvsm.lowering
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU()).eval()
@@ -50,7 +50,7 @@ def compile(
 def _assembled(
     captured: Captured, model: nn.Module, examples: tuple[Tensor, ...], threads: int | None
 ) -> Program | MixedProgram:
-    """Return the program, with as much in the runtime as it has operations for, and no slower than the module."""
+    """Return the program, with as much as possible in the runtime, and no slower than the module."""
     parts = divide(captured)
     pure = _is_pure(parts, captured)
     steps: list[Step] = []
@@ -68,12 +68,12 @@ def _assembled(
 
 
 def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:
-    """Say whether the runtime has all that the network needs, and can give it in the same form."""
+    """Return whether the runtime has everything the network needs, with outputs in the same form."""
     return len(parts) == 1 and isinstance(parts[0], Draft) and not _unusual(captured)
 
 
 def _unusual(captured: Captured) -> list[str]:
-    """Return what a plan does not have in what the network takes and gives."""
+    """Return what a plan does not support in the inputs and outputs of the network."""
     found = []
     if captured.several and len(captured.outputs) == 1:
         found.append("a tuple of one result")
@@ -98,7 +98,7 @@ def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor])
 
 
 def _shrink(draft: Draft) -> tuple[int, int]:
-    """Simplify a draft and remove its dead channels; return how many went, and how many there were."""
+    """Simplify a draft and remove its dead channels; return how many were removed, and how many there were."""
     simplify(draft)
     total = sum(node.shape[0] for node in draft.nodes if node.convolution is not None)
     return remove_dead_channels(draft), total

@@ -25,7 +25,7 @@ class TorchPart:
 
     @property
     def names(self) -> list[Outside]:
-        """What the operations are called, with the module they belong to; sizes and picks are not worth a word."""
+        """The names of the operations with their modules, except size queries and selections."""
         worth = [n for n in self.nodes if n.target is not operator.getitem and "sym_size" not in str(n.target)]
         return [(str(node.target).removesuffix(".default"), module_name(node)) for node in worth]
 
@@ -99,7 +99,7 @@ class _Division:
         return [] if alone else [n for n in inside if n in self.native and self.depth[n] not in working]
 
     def _leaves(self, node: fx.Node) -> bool:
-        """Say whether a value is needed outside of the part that makes it."""
+        """Return whether a value is needed outside of the part that makes it."""
         if node in self.captured.outputs:
             return True
         users = [user for user in node.users if user in self.needed]
@@ -163,6 +163,6 @@ def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, 
 
 
 def _mostly_last(captured: Captured) -> bool:
-    """Say whether the network has linear layers on more than vectors, which want the channels last."""
+    """Return whether the network has linear layers on more than vectors, which want the channels last."""
     layers = [node for node in captured.nodes if node.target is torch.ops.aten.linear.default]
     return any(layer.meta["val"].ndim > 2 for layer in layers)

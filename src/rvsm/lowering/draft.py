@@ -83,14 +83,14 @@ class Draft:
         return uses[node][0] if len(uses[node]) == 1 and node not in self.outputs else None
 
     def replace(self, old: Node, new: Node) -> None:
-        """Let everybody who takes ``old`` take ``new``, and forget ``old``."""
+        """Replace ``old`` by ``new`` in all nodes that take it, and remove ``old``."""
         for node in self.nodes:
             node.sources = [new if source is old else source for source in node.sources]
         self.outputs = [new if output is old else output for output in self.outputs]
         self.nodes = [node for node in self.nodes if node is not old]
 
     def drop_unused(self) -> None:
-        """Forget nodes that no output needs, and put the rest in order."""
+        """Remove nodes that no output needs, and put the rest in order."""
         order: dict[Node, None] = {}
         for output in self.outputs:
             _visit(output, order)

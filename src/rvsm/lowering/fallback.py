@@ -51,7 +51,7 @@ class MixedProgram:
 
     def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
         raise TypeError(
-            "this program cannot be copied or pickled, since parts of it run in PyTorch:"
+            "this program cannot be copied or pickled, because parts of it run in PyTorch:"
             f" {', '.join(self.outside)}; compile the network again where it is needed"
         )
 
@@ -101,14 +101,14 @@ class MixedProgram:
         return replace(table, note=note)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network into one file, if all of it is native: a file has operations of the runtime only."""
+        """Write the network to one file, if all of it is native: a file has only operations of the runtime."""
         if self.native is not None:
             return self.native.save(path)
         raise ValueError(f"the network cannot be saved, because it needs PyTorch for {', '.join(self.outside)}")
 
     @property
     def native(self) -> Program | None:
-        """The program that is all of this one, if PyTorch is needed for nothing."""
+        """The native program that is all of this one, if nothing needs PyTorch."""
         step = self._steps[0] if len(self._steps) == 1 and not self.outside else None
         return None if step is None or isinstance(step, TorchPart) else step[0]
 
@@ -119,7 +119,7 @@ class MixedProgram:
         return [values[node] for node in self._captured.outputs]
 
     def _given(self, inputs: Sequence[Tensor]) -> dict[fx.Node, Any]:
-        """Return the values that are there before the first step."""
+        """Return the values that exist before the first step."""
         return {**self._captured.tensors, **dict(zip(self._captured.inputs, inputs, strict=True))}
 
 

@@ -26,7 +26,7 @@ class Guard:
     batches: bool
 
     def takes(self, count: int) -> bool:
-        """Say whether so many images are the module's."""
+        """Return whether the module takes over batches of this size."""
         return self.single if count < machine().lanes // 2 else self.batches
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -36,7 +36,7 @@ class Guard:
 
 
 def guard(program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int) -> Guard | None:
-    """Return who takes over what the program is slower at than the module; None if it is not slower at anything."""
+    """Return a guard for the calls at which the program is slower than the module; None if there are none."""
     slower = [_is_slower(program, model, examples, threads, batch) for batch in (1, machine().lanes)]
     return Guard(copy.deepcopy(model), *slower) if any(slower) else None
 

@@ -20,7 +20,7 @@ Truths = NDArray[np.bool_]
 
 
 def remove_dead_channels(draft: Draft) -> int:
-    """Remove channels until none is left to remove; return how many went."""
+    """Remove channels until none is left to remove; return how many were removed."""
     removed = 0
     while True:
         found = 0
@@ -84,7 +84,7 @@ def _shrink(node: Node, readers: list[tuple[list[Node], Node]]) -> int:
 
 
 def _absorbs(path: list[Node], reader: Node, constants: Floats) -> Truths:
-    """Say for which constants the reader can do without the channel."""
+    """Return for which constants the reader does not need the channel."""
     if _stays_constant(path, reader):
         return np.ones(len(constants), dtype=np.bool_)
     zero = constants == 0
@@ -104,7 +104,7 @@ def _absorb(path: list[Node], reader: Node, constants: Floats, chosen: Truths) -
 
 
 def _along(path: list[Node], values: Floats) -> Iterator[Floats]:
-    """Give what becomes of constants after each activation on the way."""
+    """Yield the constants after each activation on the way."""
     for part in path:
         if isinstance(part.operation, Pointwise):
             values = apply(part.operation.activation, values)
@@ -112,7 +112,7 @@ def _along(path: list[Node], values: Floats) -> Iterator[Floats]:
 
 
 def _stays_constant(path: list[Node], reader: Node) -> bool:
-    """Say whether a constant map stays constant on the way to the reader, and inside it."""
+    """Return whether a constant map stays constant on the way to the reader, and inside it."""
     windows = [node.operation for node in (*path, reader) if isinstance(node.operation, Pooling | Convolution)]
     return all(window.padding == (0, 0) for window in windows)
 

@@ -22,7 +22,7 @@ def simplify(draft: Draft) -> None:
 
 
 def remove_identities(draft: Draft) -> None:
-    """Forget nodes that give what they get, and flattenings of a single position."""
+    """Remove nodes that return their input, and flattenings of a single position."""
     for node in list(draft.nodes):
         match node.operation:
             case Pointwise(operation="none") as o if o.activation == NOTHING:
@@ -32,7 +32,7 @@ def remove_identities(draft: Draft) -> None:
 
 
 def is_affine(node: Node) -> bool:
-    """Say whether a node is scale·x + shift, channel by channel."""
+    """Return whether a node is scale·x + shift, channel by channel."""
     o = node.convolution
     return (
         o is not None

@@ -17,7 +17,7 @@ _CHUNK = 256
 
 @runtime_checkable
 class Prepared(Protocol):
-    """A network that is to see some training images before training begins."""
+    """A network that needs a sample of training images before training begins."""
 
     def prepare(self, images: Tensor) -> None:
         """Set what depends on the data, from a sample of normalised images ``[n, channels, height, width]``."""

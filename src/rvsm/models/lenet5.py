@@ -12,7 +12,7 @@ def lenet5(*, width: float = 1.0, classes: int = 10, channels: int = 1, size: in
         width: multiplies the 6 and 16 channels and the 120 and 84 units.
         classes: number of outputs.
         channels: channels of an image.
-        size: height and width of an image; below 12 pixels the second convolution is padded as the first one is.
+        size: height and width of an image; below 12 pixels the second convolution is padded like the first.
 
     >>> sum(p.numel() for p in lenet5().parameters())
     61706

@@ -1,4 +1,4 @@
-"""How wide the layers of a network are, and what sizes make sense."""
+"""Scaling the widths of layers, and checking the sizes of a network."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def scaled(channels: Sequence[int], width: float) -> list[int]:
 
 
 def check(*, classes: int, channels: int, size: int = 1, smallest: int = 1) -> None:
-    """Raise unless there is a class to tell, a channel to see, and an image at least as large as the smallest."""
+    """Raise unless there is at least one class and one channel, and the image is large enough."""
     for name, value in (("classes", classes), ("channels", channels)):
         if value < 1:
             raise ValueError(f"{name} must be >= 1 but is {value}")

@@ -1,4 +1,4 @@
-"""A user's own network, by the import path of a callable that makes it."""
+"""A user's own network, given by the import path of a callable that creates it."""
 
 import importlib
 import inspect
@@ -19,11 +19,11 @@ _NOT_THEIRS = (*(str(Path(file).parent) for file in _PACKAGES), "<frozen")
 
 
 class NotAllowedError(ValueError):
-    """A model that a file names, and that the user has not allowed to be imported."""
+    """A file names a model that the user has not allowed to be imported."""
 
 
 def find_callable(name: str) -> Callable[..., Any]:
-    """Return the callable that ``"module:callable"`` names; modules in the working directory can be named too.
+    """Return the callable that ``"module:callable"`` names; modules in the working directory are also found.
 
     >>> find_callable("torch.nn:Linear")
     <class 'torch.nn.modules.linear.Linear'>
@@ -36,28 +36,28 @@ def find_callable(name: str) -> Callable[..., Any]:
             names = [key for key, value in near.items() if callable(value) and not key.startswith("_")]
             nearest = sorted(names, key=lambda key: -SequenceMatcher(None, part, key).ratio())
             there = ", ".join(nearest[:10]) + (" …" if len(nearest) > 10 else "") if nearest else "none"
-            raise ValueError(f"{name!r}: there is no {part!r}; callables there are {there}")
+            raise ValueError(f"{name!r}: there is no {part!r}; the callables there are: {there}")
         found = getattr(found, part)
     if not callable(found):
-        raise ValueError(f"{name!r} must be a class or a function that makes a model but is a {type(found).__name__}")
+        raise ValueError(f"{name!r} must be a class or a function that creates a model but is a {type(found).__name__}")
     return found  # type: ignore[no-any-return]
 
 
 def require_allowed(name: str, allowed: Collection[str]) -> None:
-    """Raise `NotAllowedError` unless the user has named this model: to import a module is to run it.
+    """Raise `NotAllowedError` unless the user has allowed this model: importing a module runs it.
 
     >>> require_allowed("torch.nn:Linear", ["torch.nn:Linear"])
     """
     _parts(name)
     if name not in allowed:
         raise NotAllowedError(
-            f"the model {name!r} would be imported and called, which can run any program; if you trust where it comes"
-            f" from, allow it with --allow-import {name}, or allow_import=[{name!r}] in Python"
+            f"the model {name!r} would be imported and called, which can run any code; if you trust its source,"
+            f" allow it with --allow-import {name}, or allow_import=[{name!r}] in Python"
         )
 
 
 def load_model(name: str, **arguments: Any) -> nn.Module:
-    """Return the network that ``"module:callable"`` makes of these arguments.
+    """Return the network that ``"module:callable"`` creates from these arguments.
 
     >>> load_model("torch.nn:Linear", in_features=4, out_features=2)
     Linear(in_features=4, out_features=2, bias=True)
@@ -66,15 +66,15 @@ def load_model(name: str, **arguments: Any) -> nn.Module:
     _check_arguments(name, maker, arguments)
     try:
         model = maker(**arguments)
-    except Exception as error:  # whatever a user's code may raise
-        raise ValueError(f"the model {name!r} cannot be made: {blame(error)}") from error
+    except Exception as error:  # a user's code may raise anything
+        raise ValueError(f"the model {name!r} cannot be created: {blame(error)}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"{name!r} must return a torch.nn.Module but returned a {type(model).__name__}")
     return model
 
 
 def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
-    """Load weights into a network, or say where those came from that do not fit."""
+    """Load weights into a network; the error names their source if they do not fit."""
     try:
         model.load_state_dict(weights)
     except (RuntimeError, TypeError, AttributeError) as error:
@@ -83,7 +83,7 @@ def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
 
 
 def _mismatch(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return what is missing, unexpected, or of another shape, in words; nothing if all fits."""
+    """Return which weights are missing, unexpected, or of another shape, as a string; empty if all fit."""
     shapes = {name: (_shape(theirs[name]), _shape(ours[name])) for name in ours if name in theirs}
     other = [f"{name} {found} instead of {expected}" for name, (found, expected) in shapes.items() if found != expected]
     found = {
@@ -125,7 +125,7 @@ def _module(name: str) -> Any:
             f"there is no module {error.name!r}, neither installed nor in {here}; a model of your own is named as"
             " module:callable"
         ) from error
-    except Exception as error:  # whatever a user's file may raise
+    except Exception as error:  # a user's file may raise anything
         raise ValueError(f"the module {name!r} cannot be imported: {blame(error)}") from error
 
 
@@ -145,7 +145,7 @@ def blame(error: BaseException) -> str:
 def _check_arguments(name: str, maker: Callable[..., Any], arguments: dict[str, Any]) -> None:
     try:
         signature = inspect.signature(maker)
-    except ValueError:  # some callables written in C do not tell
+    except ValueError:  # some callables written in C have no signature
         return
     try:
         signature.bind(**arguments)

@@ -1,5 +1,5 @@
-"""All that exists because of one paper, Dinh & Xin's on the Relaxed Variable Splitting Method.
+"""Everything that is specific to one paper, Dinh & Xin's on the Relaxed Variable Splitting Method.
 
 `theory` judges its statements, `results` its tables and claims, `published` has the methods of its authors' scripts.
-The library does not need this room: it finds the methods and the commands by their entry points (`rvsm.plugins`).
+The library does not depend on this package. It finds the methods and commands by their entry points (`rvsm.plugins`).
 """

@@ -1,6 +1,6 @@
-"""The commands of the paper's room, which ``rvsm`` finds by their entry points.
+"""The commands of this package, which ``rvsm`` finds by their entry points.
 
-They import what they need when they are called: the command line imports this module while it is being imported.
+They import what they need when they are called, because the command line imports this module during its own import.
 """
 
 import argparse
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def results(words: list[str]) -> int:
-    """Make tables, verdicts and pictures from such files: rvsm results FILE.jsonl…."""
+    """Make tables, verdicts and pictures from collected results: rvsm results FILE.jsonl…."""
     from rvsm.cli.arguments import path
     from rvsm.cli.showing import show
 
@@ -16,15 +16,15 @@ def results(words: list[str]) -> int:
         prog="rvsm results",
         description="Write tables.md, verdicts.json, verdicts.md and pictures from files that rvsm collect made.",
     )
-    parser.add_argument("files", nargs="+", type=path, metavar="FILE.jsonl", help="files of results")
-    parser.add_argument("--out", type=path, help="the folder to write to (default: that of the first file)")
+    parser.add_argument("files", nargs="+", type=path, metavar="FILE.jsonl", help="results files")
+    parser.add_argument("--out", type=path, help="output folder (default: the folder of the first file)")
     parser.add_argument(
         "--docs", type=path, nargs="+", default=[], metavar="FILE.md",
-        help="rewrite the parts of documents between their comments",
+        help="documents whose generated parts are rewritten",
     )  # fmt: skip
     parser.add_argument(
         "--experiments", type=path, default=Path("experiments"), metavar="DIR",
-        help="where the files of the experiments are (default: %(default)s)",
+        help="folder of the experiment files (default: %(default)s)",
     )  # fmt: skip
     options = parser.parse_args(words)
     from rvsm.paper.results.render import render
@@ -41,14 +41,14 @@ def theory(words: list[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="rvsm theory",
-        description="Run the paper's theorem: a verdict on every statement, verdicts.json, pictures and theory.html."
-        " Exits with 1 if a verdict differs from the one on record.",
+        description="Judge every statement of the paper by numerical runs. Writes verdicts.json, pictures and"
+        " theory.html. Exits with 1 if a verdict differs from the recorded one.",
     )
-    parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="judge only these; all if none")
+    parser.add_argument("statements", nargs="*", metavar="STATEMENT", help="the statements to judge (default: all)")
     parser.add_argument(
-        "--quick", action="store_true", help="a smaller sweep in a quarter of the time; no picture files"
+        "--quick", action="store_true", help="run a smaller sweep in a quarter of the time; write no picture files"
     )
-    parser.add_argument("--out", type=path, default=Path("theory"), help="folder to write to (default: %(default)s)")
+    parser.add_argument("--out", type=path, default=Path("theory"), help="output folder (default: %(default)s)")
     options = parser.parse_args(words)
     from rich.console import Console
 

@@ -1,7 +1,7 @@
 """RVSM and ADMM as in the scripts that the paper's authors published.
 
-The scripts do things that the paper does not say, and these change the results. The two methods here do the same.
-They are kept so that the paper's numbers can be traced; not to be used otherwise.
+The scripts do things that the paper does not mention and that change the results. The two methods here do the same.
+They exist so that the paper's numbers can be traced. Do not use them for anything else.
 """
 
 from abc import abstractmethod
@@ -19,11 +19,11 @@ from rvsm.splitting.rvsm import RVSM
 
 
 class Published(Method):
-    """What both scripts do beside the paper's algorithms, to be mixed into a method.
+    """A mixin for methods: what both scripts do in addition to the paper's algorithms.
 
-    Only the weights of convolutions (four dimensions) are sparsified. After the last step of each epoch w is
-    overwritten by u, and training goes on from there; what the method keeps between steps is forgotten; and all
-    that the optimizer keeps is cleared, since the scripts build their SGD anew for each epoch.
+    Only the weights of convolutions (four dimensions) are sparsified. After the last step of each epoch, w is
+    overwritten by u, and training continues from there. The state of the method and of the optimizer is cleared,
+    because the scripts create a new SGD optimizer for each epoch.
     """
 
     def __init__(self, model: nn.Module, *, epoch_steps: int, **options: Any) -> None:
@@ -31,26 +31,26 @@ class Published(Method):
             got = type(model).__name__
             raise ValueError(f"{self.name} needs a torch.nn.Module with convolutions but got {got}")
         if isinstance(epoch_steps, bool) or not isinstance(epoch_steps, int) or epoch_steps < 1:
-            raise ValueError(f"epoch_steps must be a whole number of steps ≥ 1 but is {epoch_steps!r}")
+            raise ValueError(f"epoch_steps must be an integer ≥ 1 but is {epoch_steps!r}")
         super().__init__(model, **options)
         self.epoch_steps = epoch_steps
         self.layers[:] = [layer for layer in self.layers if layer.w.dim() == 4]
         if not self.layers:
             raise ValueError(
-                f"found no convolution weights of four dimensions, and {self.name} sparsifies no others; take a"
-                " network with convolutions, or another method"
+                f"{self.name} sparsifies only convolution weights of four dimensions but found none; use a network with"
+                " convolutions, or another method"
             )
 
     @abstractmethod
     def thresholded(self, layer: Layer) -> Tensor:
-        """Return the sparse copy that the method makes within an epoch."""
+        """Return the sparse copy that the method computes within an epoch."""
 
     def settings(self) -> dict[str, str]:
-        """Return the length of an epoch, too."""
+        """Return the settings, including the length of an epoch."""
         return {**super().settings(), "epoch_steps": repr(self.epoch_steps)}
 
     def sparse(self, layer: Layer) -> Tensor:
-        """Return u; between two epochs that is w itself, which a second thresholding by ℓ1 would shrink again."""
+        """Return u; between two epochs it is w itself, because thresholding twice with ℓ1 would shrink w again."""
         between = self.step > 0 and self.step % self.epoch_steps == 0
         return layer.w.detach().clone() if between else self.thresholded(layer)
 
@@ -60,7 +60,7 @@ class Published(Method):
             super().after_step(layer, lr)
 
     def after(self, optimizer: Optimizer) -> None:
-        """After the last step of an epoch, overwrite w and begin anew."""
+        """Overwrite w and clear the state after the last step of an epoch."""
         super().after(optimizer)
         if self.awaits_steps() and self.step % self.epoch_steps == 0:
             for layer in self.layers.active:
@@ -72,14 +72,14 @@ class Published(Method):
 class PublishedRVSM(Published, RVSM):
     """RVSM as in the published script: w is overwritten by u after each epoch.
 
-    The paper's algorithm never writes u into w. It does not say that only convolutions are sparsified, nor that
-    momentum restarts with each epoch. Kept so that the paper's numbers can be traced; not to be used otherwise.
+    The paper's algorithm never writes u into w. The paper does not say that only convolutions are sparsified, or that
+    momentum restarts with each epoch. Use this class only to trace the paper's numbers.
 
     Args:
         model: a module with convolutions.
         penalty: a penalty with its λ.
         beta: the relaxation β.
-        epoch_steps: the number of optimizer steps of one epoch.
+        epoch_steps: the number of optimizer steps per epoch.
 
     Example:
         >>> import rvsm, torch
@@ -106,24 +106,24 @@ class PublishedRVSM(Published, RVSM):
 
 
 class PublishedADMM(Published, ADMM):
-    r"""ADMM as in the published script: a threshold that is too low, and a pull that is made too often.
+    r"""ADMM as in the published script: a threshold that is too low, and a pull that is applied too often.
 
     .. math::
         w &\leftarrow c + (1 - \eta\rho)^L (w - c), \quad c = u - z/\rho \\
         v &\leftarrow w + z/\rho, \quad u \leftarrow v \text{ where } |v| \ge t \text{, else } 0 \\
         z &\leftarrow z + \rho(w - u)
 
-    The threshold t is a quantile of the signed entries of v in each layer, not of their magnitudes: 60 % asked of
-    symmetric weights gives about 20 % zeros, and a quantile below zero gives none. The pull sits in a nested loop
-    and so is made L times in each step, once for each of the L layers. u and z change at each step; with each
-    epoch they begin anew, at z = 0, where w is overwritten by u and momentum restarts. The paper says none of
-    this. Kept so that its numbers can be traced; not to be used otherwise.
+    The threshold t is a quantile of the signed entries of v in each layer, not of their magnitudes. A quantile of
+    60 % gives about 20 % zeros for symmetric weights, and a quantile below zero gives none. The pull is in a nested
+    loop and is therefore applied L times in each step, once for each of the L layers. u and z change at each step.
+    After each epoch z restarts at 0, w is overwritten by u, and momentum restarts. The paper mentions none of this.
+    Use this class only to trace the paper's numbers.
 
     Args:
         model: a module with convolutions.
         rho: the weight ρ of the quadratic term.
-        sparsity: the quantile of the signed entries, as a share; far fewer zeros come of it.
-        epoch_steps: the number of optimizer steps of one epoch.
+        sparsity: the quantile of the signed entries, as a fraction; it gives a far smaller fraction of zeros.
+        epoch_steps: the number of optimizer steps per epoch.
 
     Example:
         >>> import torch
@@ -149,5 +149,5 @@ class PublishedADMM(Published, ADMM):
         return v.masked_fill(v.abs() < float(t), 0)
 
     def pull_rate(self, layer: Layer, lr: float) -> float:
-        """Return the share of the way that L pulls make."""
+        """Return the fraction of the distance that L pulls cover."""
         return 1 - (1 - super().pull_rate(layer, lr)) ** len(self.layers.attached)

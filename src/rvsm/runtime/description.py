@@ -1,4 +1,4 @@
-"""What is in a file, without compiling it."""
+"""Describing the contents of a file, without compiling it."""
 
 import os
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Description:
     outputs: tuple[tuple[int, ...], ...]
     operations: int
     layers: tuple[Layer, ...]
-    original: int | None = None  # bytes of the network that it was made of, which a file does not say
+    original: int | None = None  # bytes of the original network, which a file does not record
 
     @property
     def weights(self) -> int:
@@ -68,7 +68,7 @@ class Description:
 
 
 def _ratio(dense: int, size: int) -> str:
-    """Return how a file compares with what would be written without it.
+    """Return how the size of a file compares with the dense size.
 
     >>> _ratio(3000, 1000), _ratio(1000, 1500)
     ('3.0 times smaller', '1.5 times larger')
@@ -77,7 +77,7 @@ def _ratio(dense: int, size: int) -> str:
 
 
 def describe(path: str | os.PathLike[str]) -> Description:
-    """Read a file, check it, and say what is in it."""
+    """Read a file, check it, and return a description of its contents."""
     from rvsm.runtime.file import read
 
     plan = read(Path(path))

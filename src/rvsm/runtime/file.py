@@ -1,7 +1,7 @@
 """The file of a network, ``.rvsm``: a safetensors container with bit masks, non-zero values and biases.
 
-The graph is JSON in the metadata. There are no offsets and no addresses in it: whatever indexes memory is computed by
-the loader. Everything is checked; a file that is damaged, made by a newer version or made to do harm is a ValueError.
+The graph is JSON in the metadata. It contains no offsets and no addresses: the loader computes everything that indexes
+memory. Everything is checked; a file that is damaged, malicious or from a newer version raises a ValueError.
 """
 
 import json
@@ -25,7 +25,7 @@ MAX_INTEGER = 1 << 31
 
 
 def write(plan: Plan, path: Path) -> None:
-    """Write a plan; the file appears whole or not at all."""
+    """Write a plan atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(encode(plan))
 
@@ -53,7 +53,7 @@ def encode(plan: Plan) -> bytes:
 
 
 def decode(data: bytes, name: str) -> Plan:
-    """Return the plan in a file's bytes; what is wrong with them is a ValueError with the file's ``name``."""
+    """Return the plan in a file's bytes; errors are ValueErrors with the file's ``name``."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -61,7 +61,7 @@ def decode(data: bytes, name: str) -> Plan:
         tensors = load(data)  # checks the container
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     except (SafetensorError, ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{name} is not a file of rvsm, or it is damaged: {printable(str(error))}") from None
+        raise ValueError(f"{name} is not an rvsm file, or it is damaged: {printable(str(error))}") from None
     try:
         return _with_tensors(plan_of(_graph(header.get("__metadata__", {}))), tensors)
     except ValueError as error:
@@ -79,7 +79,7 @@ def graph_of(plan: Plan) -> dict[str, Any]:
 
 
 def plan_of(data: object) -> Plan:
-    """Return the plan that ``graph_of`` has written, without its weights; anything unexpected is a ValueError."""
+    """Return the plan that ``graph_of`` has written, without its weights; anything unexpected raises a ValueError."""
     graph = _table(data, {"inputs", "operations", "outputs"}, "the graph")
     if not all(isinstance(part, list) for part in graph.values()):
         raise ValueError("the parts of the graph must be lists")
@@ -100,7 +100,7 @@ def plan_of(data: object) -> Plan:
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:
     if set(metadata) != {"rvsm"}:
-        raise ValueError("it is a safetensors file, but not one of rvsm")
+        raise ValueError("it is a safetensors file, but not an rvsm file")
     text = metadata["rvsm"]
     if len(text) > MAX_GRAPH:
         raise ValueError(f"its graph has {len(text)} characters; at most {MAX_GRAPH} are read")
@@ -117,7 +117,7 @@ def _graph(metadata: dict[str, str]) -> dict[str, Any]:
 
 
 def _with_forms(graph: dict[str, Any]) -> dict[str, Any]:
-    """Return a graph of version 1, which only said whether an input or an output is a vector, with their forms."""
+    """Return a graph of version 1, which only recorded whether an input or output is a vector, with the forms added."""
     for key in ("inputs", "outputs"):
         for item in graph.get(key) or []:
             if isinstance(item, dict) and "flat" in item:
@@ -147,7 +147,7 @@ def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
 
 
 def _described(operation: Operation) -> dict[str, Any]:
-    """Return an operation as JSON data; what is as usual is left out."""
+    """Return an operation as JSON data; default values are left out."""
     data: dict[str, Any] = {"kind": operation.kind}
     for item in fields(operation):
         value = getattr(operation, item.name)
@@ -186,7 +186,7 @@ def _field(data: object, kind: object, name: str) -> Any:
         return tuple(_integer(item, name) for item in data)
     if kind is Activation and isinstance(data, list) and len(data) == 3 and data[0] in ACTIVATIONS:
         return Activation(data[0], _number(data[1]), _number(data[2]))
-    raise ValueError(f"{name} cannot be {data!r:.80}")
+    raise ValueError(f"{name} has an unexpected value: {data!r:.80}")
 
 
 def _integer(data: object, name: str, low: int = 0, high: int = MAX_INTEGER) -> int:
@@ -201,7 +201,7 @@ def _number(data: object) -> float:
         return float(str(data))
     if isinstance(data, int | float) and not isinstance(data, bool) and abs(data) < 3e38:
         return float(data)
-    raise ValueError(f"a number is expected, not {data!r:.80}")
+    raise ValueError(f"expected a number but got {data!r:.80}")
 
 
 def _shape(data: object) -> Shape:

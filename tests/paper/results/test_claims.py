@@ -65,7 +65,7 @@ class TestLossOfU:
         assert "test loss 0.4000 at w and 0.4300 at u, accuracy 90.00 % and 90.10 %" in found.evidence
         assert "validation losses at most 50 % apart (epoch 1 of 2)" in found.evidence
         assert "not run yet" not in found.evidence
-        assert "Batch norm is estimated again for u" in found.evidence
+        assert "Batch norm is re-estimated for u" in found.evidence
 
     def test_the_accuracy_counts_too(self, experiments: Make) -> None:
         found = verdict("loss-of-u-vgg16", experiments(vgg16_l1=both((0.9, 0.894), (0.4, 0.4))))
@@ -161,7 +161,7 @@ class TestPenalties:
         zeros, accuracy = verdict("penalty-sparsity", found), verdict("penalty-accuracy", found)
         assert (zeros.verdict, zeros.margin) == ("fails", pytest.approx(-1))
         assert (accuracy.verdict, accuracy.margin) == ("holds with correction", pytest.approx(-2.5))
-        assert accuracy.correction == "ℓ1 gives more accuracy than ℓ0."
+        assert accuracy.correction == "ℓ1 is more accurate than ℓ0."
 
     def test_ends_that_are_not_told_apart_mend_nothing(self, experiments: Make) -> None:
         found = experiments(vgg16_l1={"accuracy": 0.93}, vgg16_tl1={"accuracy": 0.95}, vgg16_l0={"accuracy": 0.928})
@@ -222,7 +222,7 @@ class TestADMM:
         )
         assert (found.verdict, found.margin) == ("fails", pytest.approx(-20))
         assert "resnet18-rvsm-l0-published 60.00 % with 93.00 % zeros" in found.evidence
-        assert "With batch norm estimated again for u: 87.00 % and 85.00 %." in found.evidence
+        assert "With batch norm re-estimated for u: 87.00 % and 85.00 %." in found.evidence
 
     @pytest.mark.parametrize(
         ("accuracy", "zeros", "margin"),
@@ -252,7 +252,7 @@ class TestADMM:
         )
         assert found.margin == pytest.approx(0.1)
         assert "+46.00 points of zeros; accuracy +0.10 points, not told apart by one seed" in found.evidence
-        assert "60.00 % where 60 % are asked for and 93.70 % where 93.7 % are asked for" in found.evidence
+        assert "60.00 % with a target of 60 % and 93.70 % with a target of 93.7 %" in found.evidence
 
     @pytest.mark.parametrize(("zeros", "outcome"), [(0.9, "holds"), (0.65, "fails")])
     def test_as_the_paper_writes_them_u_is_measured(self, zeros: float, outcome: str, experiments: Make) -> None:
@@ -335,7 +335,7 @@ class TestChannels:
         none = {"channel_norms": {"w": {}}}
         found = CLAIMS["admm-channels-proper"](experiments(resnet18_rvsm_l0=none, resnet18_admm=none))
         assert isinstance(found, Open)
-        assert (found.verdict, found.reason) == ("cannot be judged", "the lines have no norms of channels")
+        assert (found.verdict, found.reason) == ("cannot be judged", "the results have no channel norms")
 
 
 class TestAccuracyKept:
@@ -376,7 +376,7 @@ def test_a_check_passes_only_if_all_do(slack: list[float]) -> None:
 
 @given(data=st.data())
 def test_no_numbers_make_a_claim_raise(data: st.DataObject, line: Callable[..., dict[str, Any]]) -> None:
-    """Whatever share of zeros and accuracy runs have, each claim is judged or open."""
+    """Whatever fraction of zeros and accuracy runs have, each claim is judged or open."""
     share = st.floats(0, 1)
     names = [
         *("vgg16-base", "vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),

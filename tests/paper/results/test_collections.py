@@ -112,5 +112,5 @@ def test_one_name_has_one_set_of_images_and_one_precision(
 
 
 def test_two_files_of_one_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="have one name; rename one of them"):
+    with pytest.raises(ValueError, match="have the same name; rename one of them"):
         collections([tmp_path / "a" / "cpu.jsonl", tmp_path / "b" / "cpu.jsonl"])

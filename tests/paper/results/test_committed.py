@@ -38,7 +38,7 @@ def test_lines_come_from_files_of_experiments() -> None:
         for name, source in sources(collection, ROOT / "experiments").items():
             file = f"experiments/{collection.name}/{name}.toml"
             assert source.path == file, f"{name} of results/{collection.name}.jsonl should have the file {file}"
-            assert not source.changes, f"{name} was run with other options than {file} has"
+            assert not source.changes, f"{name} was run with options that differ from {file}"
 
 
 def test_files_of_results_are_small() -> None:

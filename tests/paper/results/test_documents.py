@@ -22,7 +22,7 @@ Last line"""
 
 
 def test_only_the_text_between_the_comments_changes() -> None:
-    assert refreshed(DOCUMENT, {"cpu/table-1": "| new |\n", "cpu/costs": "not asked for"}) == (
+    assert refreshed(DOCUMENT, {"cpu/table-1": "| new |\n", "cpu/costs": "not in it"}) == (
         "# Title\n\n<!-- results: cpu/table-1 -->\n\n| new |\n\n<!-- end -->\n\n"
         "Between, with a <!-- comment --> and <!-- end --> in a line.\n\n"
         "<!-- results: flagship/networks -->\n\n*There is no file flagship.jsonl yet.*\n\n<!-- end -->\nLast line"
@@ -60,7 +60,7 @@ def test_a_second_time_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("<!-- results: cpu/table-3 -->\n<!-- end -->", "names no part; choose from table-1, table-2"),
+        ("<!-- results: cpu/table-3 -->\n<!-- end -->", "names an unknown part; choose from table-1, table-2"),
         ("<!-- results: cpu/costs -->\ntext", r"<!-- results: cpu/costs --> has no end: put <!-- end -->"),
         ("<!-- results: cpu/costs -->\n<!-- results: cpu/table-1 -->\n<!-- end -->", "has no end"),
         (

@@ -62,7 +62,10 @@ def test_equal_seeds_are_several_all_the_same(experiments: Make) -> None:
     twice = [{"accuracy": 0.8}, {"accuracy": 0.8, "seed": 1}]
     figure = tradeoff(Collection("cpu", experiments(vgg16_base=twice, vgg16_l0=twice, vgg16_l1={})))
     assert figure is not None
-    assert "Bars are one standard deviation over the seeds. Where there is one seed, 3.2 points" in figure.caption
+    assert (
+        "Bars are one standard deviation over the seeds. For marks with one seed, differences of up to 3.2 points"
+        in figure.caption
+    )
 
 
 def test_a_broken_network_does_not_press_the_others_together(experiments: Make) -> None:
@@ -78,7 +81,7 @@ def test_a_broken_network_does_not_press_the_others_together(experiments: Make) 
     assert figure is not None
     assert figure._drawn(figure.size).axes[0].get_ylim()[0] > -5
     assert {"ℓ1", "ℓ0", "−75.0 ↓"} <= set(shown(figure))
-    assert "At the lower edge are networks that lose more than ten points" in figure.caption
+    assert "Networks that lose more than ten points are at the lower edge" in figure.caption
 
 
 def test_losses_of_the_sparse_rows(experiments: Make) -> None:
@@ -95,7 +98,7 @@ def test_losses_that_are_one_by_construction_are_not_drawn(experiments: Make) ->
     figure = losses(TABLE_2, c)
     assert figure is not None
     assert "RVSM, scripts" not in shown(figure)
-    assert "Not drawn are the authors' scripts, in which w is overwritten by u after each epoch." in figure.caption
+    assert "The authors' scripts, in which u overwrites w after each epoch, are not drawn." in figure.caption
     assert losses(TABLE_2, Collection("cpu", experiments(resnet18_admm_published={}))) is None
 
 
@@ -112,15 +115,15 @@ def test_layers_say_the_share_that_is_left(experiments: Make) -> None:
     assert found["vgg16-l0"].densities == {"0.weight": pytest.approx(0.15)}
     figure = layers(TABLE_1, Collection("cpu", found))
     assert {"15", "0", "ℓ0", "ℓ1", "0.weight"} <= set(shown(figure))
-    assert "The emptiest is 0.weight of ℓ1 with 0 %, the fullest 0.weight of ℓ0 with 15 %." in figure.caption  # type: ignore[union-attr]
+    assert "The sparsest is 0.weight of ℓ1 with 0 %, the densest 0.weight of ℓ0 with 15 %." in figure.caption  # type: ignore[union-attr]
 
 
 def test_channels_come_in_pairs(experiments: Make) -> None:
     norms = {"channel_norms": {"w": {"a": [1.0, 1.0, 0.5]}, "u": {"a": [1.0, 0.001, 0.0]}}}
     c = Collection("cpu", experiments(resnet18_rvsm_l0=norms, resnet18_admm=norms, resnet18_admm_937=norms))
     texts = shown(channels(c))
-    assert {"RVSM (ℓ0)", "ADMM, 60 % asked", "zero: 1 of 3\nbelow 1 %: 1"} <= set(texts)
-    assert "ADMM, 93.7 % asked" not in texts
+    assert {"RVSM (ℓ0)", "ADMM, target 60 %", "zero: 1 of 3\nbelow 1 %: 1"} <= set(texts)
+    assert "ADMM, target 93.7 %" not in texts
 
 
 def test_networks_with_their_speeds(experiments: Make) -> None:
@@ -136,7 +139,7 @@ def test_networks_with_their_speeds(experiments: Make) -> None:
     assert {"2.5 × at batch 1", "sparse 90.00", "dense 91.00", "fastnet-rvsm\n95.0 % zeros"} <= set(texts)
     plain = Collection("flagship", experiments(fastnet_rvsm=sparse))
     (figure,) = pictures(plain)
-    assert "speed to the fastest dense engine, ×" not in shown(figure)
+    assert "speed relative to the fastest dense engine, ×" not in shown(figure)
     assert "Right" not in figure.caption
 
 

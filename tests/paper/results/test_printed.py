@@ -41,7 +41,7 @@ def test_names_are_told_apart_and_short() -> None:
         assert len(set(shorts)) == len(shorts)
         assert max(map(len, shorts)) <= 16
         assert all(row.experiment.startswith(f"{table.network}-") for row in table.rows)
-    assert label("resnet18-admm-937") == "ADMM, 93.7 % asked"
+    assert label("resnet18-admm-937") == "ADMM, target 93.7 %"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_tables_do_not_lose_a_collection(results: Path, capsys: pytest.CaptureFi
     assert main(["results", "results/cpu.jsonl", "results/flagship.jsonl"]) == 0
     before = (results / "tables.md").read_text()
     assert main(["results", "results/cpu.jsonl"]) == 1
-    assert "results/tables.md is made from flagship.jsonl, too; give all files" in capsys.readouterr().err
+    assert "results/tables.md was also made from flagship.jsonl; give all files" in capsys.readouterr().err
     assert (results / "tables.md").read_text() == before
 
 
@@ -99,7 +99,7 @@ def test_rows_of_different_images_are_no_table(results: Path, line: Line, capsys
     rows = [line("vgg16-base", images="aa"), line("vgg16-l0", images=None), line("vgg16-l1", images="bb")]
     (results / "cpu.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     assert main(["results", "results/cpu.jsonl"]) == 1
-    assert "vgg16-base was trained on other images (aa) than vgg16-l1 (bb)" in capsys.readouterr().err
+    assert "vgg16-base and vgg16-l1 were trained on different images (aa and bb)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,11 @@ def test_rows_of_different_images_are_no_table(results: Path, line: Line, capsys
     [
         (["results/none.jsonl"], "there is no file results/none.jsonl; make it with rvsm collect"),
         (["results/cpu.jsonl", "--docs", "none.md"], "none.md cannot be read"),
-        (["results/cpu.jsonl", "results/cpu.jsonl"], "have one name"),
-        (["results/cpu.jsonl", "--experiments", "none"], "there is no folder none; say with --experiments where"),
+        (["results/cpu.jsonl", "results/cpu.jsonl"], "have the same name"),
+        (
+            ["results/cpu.jsonl", "--experiments", "none"],
+            "there is no folder none; give the folder of the experiment files",
+        ),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(

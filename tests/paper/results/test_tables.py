@@ -47,11 +47,11 @@ def test_table_1_to_the_letter(experiments: Make) -> None:
         "| Tℓ1 | 93.07 | 63.34 | −0.75 | 84.00 | 84.00 | −1.00 | 61.00 | 61.00 | – | 5.2 | 1 |"
         " [vgg16-tl1](../experiments/cpu/vgg16-tl1.toml) 0123abcd |\n"
         "\n"
-        "The paper: the whole network, λ = 1e-5, β = 1e-2, a = 1; epochs are not said. Ours: vgg16 at width 0.25,"
-        " 2 epochs of batches of 128, cifar10. “To base” is the difference of u to the dense network of the same"
-        " table, in points. Zeros are counted over the sparsified weights, and over all parameters. Where there is"
-        " one seed, differences below 3.2 points may be chance. Not run yet: ℓ1; ℓ0; ℓ0, the paper's λ and β; ℓ0, as"
-        " the authors' scripts; ℓ0, 86.9 % asked.\n"
+        "The paper: the whole network, λ = 1e-5, β = 1e-2, a = 1; the number of epochs is not stated. Ours: vgg16 at"
+        " width 0.25, 2 epochs of batches of 128, cifar10. “To base” is the accuracy of u minus that of the dense"
+        " network of the same table, in points. “Zeros” is counted over the sparsified weights, “zeros of all” over all"
+        " parameters. For rows with one seed, differences below 3.2 points may be chance. Not run yet: ℓ1; ℓ0; ℓ0, the"
+        " paper's λ and β; ℓ0, as in the authors' scripts; ℓ0, target 86.9 %.\n"
     )
     assert paper_table(TABLE_2, c, files(c)) is None
 
@@ -69,10 +69,10 @@ def test_seeds_and_rows_that_the_paper_does_not_have(experiments: Make) -> None:
     assert text is not None
     rows = text.splitlines()[4:7]
     assert rows[0].startswith("| SGD | 95.07 | 0.00 | – | 89.00 ± 1.41 | 89.00 ± 1.41 | – |")
-    assert rows[1].startswith("| RVSM (ℓ0), 93.7 % asked | – | – | – | 88.00 ± 1.41 | 88.00 ± 1.41 | −1.00 ± 2.00 |")
+    assert rows[1].startswith("| RVSM (ℓ0), target 93.7 % | – | – | – | 88.00 ± 1.41 | 88.00 ± 1.41 | −1.00 ± 2.00 |")
     assert rows[2].startswith("| resnet18-mine | – | – | – | 50.00 | 50.00 | −39.00 |")
     assert "± is one standard deviation over the seeds." in text
-    assert "Where there is one seed" in text
+    assert "For rows with one seed" in text
 
 
 def test_without_the_dense_run_there_is_no_difference(experiments: Make) -> None:
@@ -88,7 +88,7 @@ def test_a_run_with_other_options_than_its_file_is_marked(experiments: Make) -> 
     text = paper_table(TABLE_1, c, files(c, vgg16_l0=("training.epochs 12 → 2",)))
     assert text is not None
     assert "(../experiments/cpu/vgg16-l0.toml) 0123abcd † |" in text
-    assert "† vgg16-l0 was run with other options than its file has: training.epochs 12 → 2." in text
+    assert "† vgg16-l0 was run with options that differ from its file: training.epochs 12 → 2." in text
 
 
 RUNTIME: dict[str, Any] = {"file_bytes": 52_400, "threads": 1, "engines": ENGINES}
@@ -120,10 +120,10 @@ class TestNetworks:
             "| fastnet, width 0.25, cifar10 | RVSM | 93.00 | 92.00 | 95.00 | 88.00 | 8,000 | 52 | 3.0 | – |"
             " 1.6 | 30 | 1 | fastnet-rvsm-l0-95 0123abcd, fastnet-dense 0123abcd |\n"
             "\n"
-            "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one. Speed"
-            " is that of the packed network in the sparse runtime, against the same network in the fastest dense"
-            " engine at that size of batch (OpenVINO, PyTorch; threads: 1). Where there is one seed, differences"
-            " below 3.2 points may be chance.\n"
+            "“File” is the size of the network's weights as safetensors; “packed” is the size of the file that rvsm"
+            " pack writes for the sparse network. Speed is that of the packed network in the sparse runtime, relative"
+            " to the same network in the fastest dense engine at that batch size (OpenVINO, PyTorch; threads: 1). For"
+            " rows with one seed, differences below 3.2 points may be chance.\n"
         )
 
     def test_the_same_in_short(self, experiments: Make) -> None:

@@ -39,7 +39,7 @@ def test_warnings() -> None:
     assert "may end empty" in conditions(**GOOD, penalty=rvsm.L0(lam=7.0)).warnings[0]
     assert any("past u" in text for text in conditions(**GOOD | {"eta": 40.0}).warnings)
     assert any("printed order" in text for text in conditions(**GOOD | {"eta": 4.0}).warnings)
-    assert any("cap on C" in text for text in conditions(**GOOD | {"lam": 0.04}).warnings)
+    assert any("bound on C" in text for text in conditions(**GOOD | {"lam": 0.04}).warnings)
     assert conditions(**GOOD | {"delta": 2.0}).warnings == ()
 
 
@@ -55,8 +55,8 @@ def test_a_start_may_be_long_if_the_threshold_is_small() -> None:
         ({"delta": 3.2}, "delta must be between 0 and π"),
         ({"delta": math.nan}, "delta must be between 0 and π"),
         ({"k": 0}, "must be ≥ 1"),
-        ({"d": 0}, "d must be a whole number ≥ 1"),
-        ({"d": 2.5}, "d must be a whole number ≥ 1"),
+        ({"d": 0}, "d must be an integer ≥ 1"),
+        ({"d": 2.5}, "d must be an integer ≥ 1"),
         ({"eta": 0.0}, "eta must be > 0"),
         ({"beta": -1.0}, "beta must be > 0"),
         ({"lam": math.inf}, "lam must be > 0"),

@@ -37,7 +37,7 @@ def test_a_changed_verdict_is_an_error(
     monkeypatch.setitem(EXPECTED, "gradient", ("fails", True))
     assert main(["theory", "gradient", "--quick", "--out", str(tmp_path)]) == 1
     assert "not as expected: gradient" in capsys.readouterr().out
-    assert "differ from the ones on record" in (tmp_path / "theory.html").read_text()
+    assert "differ from the recorded ones" in (tmp_path / "theory.html").read_text()
 
 
 def test_an_unknown_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_some_statements_never_replace_the_page_of_others(tmp_path: Path, capsys
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert main(["theory", "gradient", "--quick", "--out", str(tmp_path)]) == 0
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    assert "keeps its page of 1 other statement, so nothing is written" in capsys.readouterr().out
+    assert "has a page of 1 other statement, so nothing was written" in capsys.readouterr().out
     # All that the page has, and more: nothing is lost.
     more = ["gradient", "sine-gives-angle", "simploss"]
     assert main(["theory", *more, "--quick", "--out", str(tmp_path)]) == 0

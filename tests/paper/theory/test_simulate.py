@@ -178,13 +178,13 @@ def test_bad_input() -> None:
         simulate(setting, vector(1, 0), torch.tensor(1.0), steps=1)
     with pytest.raises(ValueError, match="truth must be a tensor of weights"):
         simulate(setting, torch.tensor(1.0), vector(1, 0), steps=1)
-    with pytest.raises(ValueError, match=r"steps must be a whole number ≥ 0 but is 2\.5"):
+    with pytest.raises(ValueError, match=r"steps must be an integer ≥ 0 but is 2\.5"):
         simulate(setting, vector(1, 0), vector(1, 1), steps=2.5)
     with pytest.raises(ValueError, match="unknown method"):
         simulate(setting, vector(1, 0), vector(1, 1), steps=1, method="sgd")
     with pytest.raises(ValueError, match="record less often"):
         simulate(setting, vector(1, 0), vector(1, 1), steps=10**9)
-    with pytest.raises(ValueError, match="every must be a whole number ≥ 1 but is 0"):
+    with pytest.raises(ValueError, match="every must be an integer ≥ 1 but is 0"):
         simulate(setting, vector(1, 0), vector(1, 1), steps=3, every=0)
     with pytest.raises(ValueError, match="settings, seeds, d"):
         simulate([setting] * 3, vector(1, 0), torch.ones(2, 4, 2), steps=1)

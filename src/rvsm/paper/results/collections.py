@@ -1,4 +1,4 @@
-"""The experiments of a results file, and the files that they were run from."""
+"""The experiments of a results file, and their configuration files."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from rvsm.records import Record
 from rvsm.report import Configuration
 
 Experiments = Mapping[str, Configuration]
-"""Runs that differ in their seed only are one experiment; here they are by name."""
+"""Experiments by name; runs that differ only in their seed are one experiment."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The experiments of a file; the collection has the name of the file."""
+    """The experiments of a results file, which gives the collection its name."""
 
     name: str
     experiments: Experiments
@@ -27,8 +27,8 @@ class Source:
     """The file of an experiment.
 
     Attributes:
-        path: such as experiments/cpu/vgg16-l0.toml; None if there is none of the experiment's name.
-        changes: the options in which the run differs from the file, such as "training.epochs 12 → 4".
+        path: such as experiments/cpu/vgg16-l0.toml; None if no file has the experiment's name.
+        changes: the options that differ between the run and the file, such as "training.epochs 12 → 4".
 
     """
 
@@ -37,20 +37,20 @@ class Source:
 
 
 def collections(files: Iterable[Path]) -> list[Collection]:
-    """Read files, each of which is a collection."""
+    """Read files; each is a collection."""
     found: dict[str, Path] = {}
     for file in files:
         if file.stem in found:
-            raise ValueError(f"{found[file.stem]} and {file} have one name; rename one of them")
+            raise ValueError(f"{found[file.stem]} and {file} have the same name; rename one of them")
         found[file.stem] = file
     return [Collection(name, grouped(read(file), str(file))) for name, file in found.items()]
 
 
 def grouped(records: Iterable[Record], where: str = "the file") -> dict[str, Configuration]:
-    """Return the experiments by name, in the order in which they came.
+    """Return the experiments by name, in the order of the records.
 
     Raises:
-        ValueError: runs of one name differ in more than their seed, so that some have to go.
+        ValueError: runs of the same name differ in more than their seed, so some must be removed.
 
     """
     return {
@@ -60,7 +60,7 @@ def grouped(records: Iterable[Record], where: str = "the file") -> dict[str, Con
 
 
 def comparable(collection: Collection) -> None:
-    """Raise an error if experiments of a collection, which is one table or two, were trained on different images."""
+    """Raise an error if the experiments of a collection were trained on different images: they share tables."""
     images: dict[str, str] = {}
     for e in collection.experiments.values():
         if (found := e.outcomes[0].images) is not None:
@@ -68,13 +68,13 @@ def comparable(collection: Collection) -> None:
     if len(images) > 1:
         (one, first), (other, second), *_ = images.items()
         raise ValueError(
-            f"{collection.name}.jsonl cannot be one table: {first} was trained on other images ({one}) than {second}"
-            f" ({other}); collect the runs on one set of images into a file of their own"
+            f"{collection.name}.jsonl cannot be one table: {first} and {second} were trained on different images"
+            f" ({one} and {other}); collect the runs on each set of images into a separate file"
         )
 
 
 def setting(e: Configuration) -> str:
-    """Return how an experiment was trained, in a few words."""
+    """Return a short description of how an experiment was trained."""
     width = e.option("model", "width")
     network = f"{e.option('model', 'name')}{'' if width is None else f' at width {width}'}"
     epochs, batch, data = e.outcomes[0].epochs, e.option("training", "batch"), e.option("data", "name")
@@ -82,11 +82,11 @@ def setting(e: Configuration) -> str:
 
 
 def sources(collection: Collection, folder: Path) -> dict[str, Source]:
-    """Return the file of each experiment: the one of its name, in the folder of its collection if it can be.
+    """Return the file of each experiment: the one with its name, preferably in the folder of its collection.
 
     Args:
-        collection: the experiments; its name is also that of a folder.
-        folder: where the files of experiments are, in folders.
+        collection: the experiments; a folder has the same name.
+        folder: the folder that contains the folders of experiment files.
 
     """
     return {name: _source(e, collection.name, folder) for name, e in collection.experiments.items()}
@@ -101,15 +101,15 @@ def _source(e: Configuration, collection: str, folder: Path) -> Source:
 
 
 def _changes(run: Record, file: Path) -> tuple[str, ...]:
-    """Return in what a run differs from its file, without what belongs to a machine."""
+    """Return the differences between a run and its file, except the options of the machine."""
     try:
         target = read_config(file)
         if target.fingerprint() == run.fingerprint:
             return ()
-        data = {**target.data.table(), **run.options.get("data", {})}  # a line does not tell where its images were
+        data = {**target.data.table(), **run.options.get("data", {})}  # a line does not record the path of its images
         made = config_of({"name": target.name, "seed": target.seed, **run.options, "data": data})
     except NotAllowedError:
         return ("the options cannot be compared without importing the model",)
     except ValueError as error:
         return (f"the options cannot be compared ({error})",)
-    return tuple(differences(target, made, machine=False)) or ("options that there were not when it was run",)
+    return tuple(differences(target, made, machine=False)) or ("options that did not exist when it was run",)

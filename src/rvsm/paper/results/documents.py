@@ -1,6 +1,6 @@
-"""Parts of a document that are made from results, between comments that name them.
+"""Parts of a document that are generated from results, between comments that name them.
 
-``<!-- results: cpu/table-1 -->`` begins that table of the collection ``cpu``; ``<!-- end -->`` ends it.
+``<!-- results: cpu/table-1 -->`` begins Table 1 of the collection ``cpu``; ``<!-- end -->`` ends it.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from rvsm.files import replacing
 
 PARTS = ("table-1", "table-2", "networks", "headline", "costs", "verdicts", "pictures")
-"""What there may be of a collection."""
+"""The parts that a collection may have."""
 EMPTY = "*Not run yet.*\n"
 
 _BEGIN = re.compile(r"<!-- results: (?P<collection>[\w.-]+)/(?P<part>[\w.-]+) -->")
@@ -33,20 +33,20 @@ def marked(key: str, text: str) -> str:
 
 
 def named_in(document: str) -> set[str]:
-    """Return the collections of which a document has parts."""
+    """Return the collections that a document has parts of."""
     return {begin["collection"] for line in document.splitlines() if (begin := _BEGIN.fullmatch(line))}
 
 
 def refreshed(document: str, parts: Mapping[str, str]) -> str:
-    """Return a document with the text between its comments replaced; the rest stays as it is, to the letter.
+    """Return a document with the text between its comments replaced; the rest stays exactly as it is.
 
     Args:
         document: the text.
-        parts: by collection and name, such as "cpu/table-1". Where a collection is among them but the part is not,
-            the document says so; where the whole collection is not, the old text stays, if there is any.
+        parts: texts by collection and name, such as "cpu/table-1". If a collection is given without a part that the
+            document has, the document says so. If the whole collection is missing, the old text stays, if any.
 
     Raises:
-        ValueError: there is no comment, or one is misspelt, names a part that there cannot be, or has no end.
+        ValueError: there is no comment, or a comment is misspelt, names an unknown part, or has no end.
 
     """
     if "<!-- results" not in document:
@@ -62,7 +62,7 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
             if begun is not None:
                 raise ValueError(f"{begun[0]} has no end: put {_END} on a line of its own before {line}")
             if begin["part"] not in PARTS:
-                raise ValueError(f"{line} names no part; choose from {', '.join(PARTS)}")
+                raise ValueError(f"{line} names an unknown part; choose from {', '.join(PARTS)}")
             begun, old = begin, [whole]
         elif begun is not None:
             old.append(whole)
@@ -79,7 +79,7 @@ def refreshed(document: str, parts: Mapping[str, str]) -> str:
 
 
 def _renewed(begun: re.Match[str], old: list[str], parts: Mapping[str, str], given: Container[str]) -> list[str]:
-    """Return the lines of a part, which end as its first line did; the old ones if its collection was not given."""
+    """Return the lines of a part with the line ending of its first line; the old lines if its collection is missing."""
     collection, key = begun["collection"], f"{begun['collection']}/{begun['part']}"
     if collection not in given and any(line.strip() for line in old[1:-1]):
         return old
@@ -90,7 +90,7 @@ def _renewed(begun: re.Match[str], old: list[str], parts: Mapping[str, str], giv
 
 
 def refreshed_file(file: Path, parts: Mapping[str, str]) -> str:
-    """Return the text of a document with the parts that are made from results, and with its own ends of lines."""
+    """Return the text of a document with its generated parts renewed and its own line endings."""
     try:
         return refreshed(file.read_bytes().decode("utf-8"), parts)
     except OSError as error:
@@ -102,7 +102,7 @@ def refreshed_file(file: Path, parts: Mapping[str, str]) -> str:
 
 
 def refresh(files: Sequence[Path], parts: Mapping[str, str]) -> None:
-    """Rewrite the parts of documents that are made from results: of all of them, or of none if one is refused."""
+    """Rewrite the generated parts of all documents, or of none if one is refused."""
     texts = {file: refreshed_file(file, parts) for file in files}
     for file, text in texts.items():
         with replacing(file) as temporary:

@@ -17,7 +17,7 @@ from rvsm.paper.results.tables import costs, headline, networks, paper_table
 
 @dataclass(frozen=True)
 class Rendering:
-    """What comes of files of results.
+    """What is generated from results files.
 
     Attributes:
         parts: texts in Markdown by collection and name, such as "cpu/table-1".
@@ -43,20 +43,22 @@ class Rendering:
 
 
 def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rendering:
-    """Return what comes of files, without writing it.
+    """Return what is generated from results files, without writing it.
 
     Args:
-        files: of results, each of which is a collection.
-        experiments: the folder of the files that the experiments were run from.
-        folder: the name of the folder of results; documents are in a folder beside it.
+        files: results files; each is a collection.
+        experiments: the folder of the experiment files.
+        folder: the name of the results folder; the documents are in a folder beside it.
 
     Raises:
-        ValueError: a file of results or the folder of experiments cannot be read.
+        ValueError: a results file or the folder of experiments cannot be read.
 
     """
     read = collections(files)
     if not experiments.is_dir():
-        raise ValueError(f"there is no folder {experiments}; say with --experiments where their files are")
+        raise ValueError(
+            f"there is no folder {experiments}; give the folder of the experiment files with --experiments"
+        )
     parts: dict[str, str | None] = {}
     claims, figures = {}, []
     for c in read:
@@ -82,18 +84,18 @@ def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), exper
     """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
 
     Args:
-        files: of results, each of which is a collection.
+        files: results files; each is a collection.
         out: the folder.
-        docs: documents of which the parts between their comments are rewritten, too.
-        experiments: the folder of the files that the experiments were run from.
+        docs: documents whose parts between comments are also rewritten.
+        experiments: the folder of the experiment files.
 
     Raises:
-        ValueError: a file cannot be read or compared, or the folder has tables of a collection that is not given.
+        ValueError: a file cannot be read or compared, or the folder has tables of a collection that was not given.
 
     """
     made = rendering(files, experiments=experiments, folder=out.resolve().name)
     _loses_none(out / "tables.md", {file.stem for file in files})
-    refresh(docs, made.parts)  # first, as one may be refused
+    refresh(docs, made.parts)  # first, because one may be refused
     written = [file for figure in made.figures for file in figure.save(out / "pictures", ["png"])]
     for name, text in made.files.items():
         write_text(text, out / name)
@@ -102,7 +104,7 @@ def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), exper
 
 
 def _loses_none(tables: Path, given: set[str]) -> None:
-    """Raise an error if the tables that are there have a collection that was not given, and would lose it."""
+    """Raise an error if the existing tables have a collection that was not given, and would be lost."""
     if tables.exists() and (others := sorted(named_in(tables.read_text(encoding="utf-8", errors="replace")) - given)):
         missing = ", ".join(f"{other}.jsonl" for other in others)
-        raise ValueError(f"{tables} is made from {missing}, too; give all files, or another folder with --out")
+        raise ValueError(f"{tables} was also made from {missing}; give all files, or another folder with --out")

@@ -1,4 +1,4 @@
-"""Tables in Markdown, each row with the experiment and the options that it came from."""
+"""Tables in Markdown; each row names its experiment and the fingerprint of its options."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -17,11 +17,11 @@ Sources = Mapping[str, Source]
 _SPARSE = ("method", "penalty", "groups", "budget")  # sections of a configuration in which a dense run differs
 
 BATCHES = (1, 16, 64)
-"""Sizes of batches whose speeds are shown."""
+"""The batch sizes for which speeds are shown."""
 
 
 def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
-    """Return a table of the paper with our figures beside it; None if no experiment of it was run.
+    """Return a table of the paper with our figures beside the paper's; None if none of its experiments was run.
 
     Args:
         table: the paper's.
@@ -46,8 +46,8 @@ def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> 
     settings = dict.fromkeys(setting(ours[row.experiment]) for row in rows)
     notes = [
         f"The paper: {table.setting}. Ours: {cell('; '.join(settings))}.",
-        "“To base” is the difference of u to the dense network of the same table, in points. Zeros are counted"
-        " over the sparsified weights, and over all parameters.",
+        "“To base” is the accuracy of u minus that of the dense network of the same table, in points. “Zeros” is"
+        " counted over the sparsified weights, “zeros of all” over all parameters.",
         *_notes([ours[row.experiment] for row in rows], sources),
     ]
     if missing := [row.label for row in table.rows if row.experiment not in ours]:
@@ -91,7 +91,8 @@ def networks(collection: Collection, sources: Sources) -> str:
         *("minutes", "seeds", "experiment"),
     )
     notes = [
-        "File is the network's weights as safetensors, packed what rvsm pack writes of the sparse one."
+        "“File” is the size of the network's weights as safetensors; “packed” is the size of the file that rvsm pack"
+        " writes for the sparse network."
         if any(e.outcomes[0].runtime for e in sparse)
         else "",
         *_speeds_told(sparse),
@@ -102,7 +103,7 @@ def networks(collection: Collection, sources: Sources) -> str:
 
 
 def headline(collection: Collection) -> str:
-    """Return the same in short: what is lost, and what is gained."""
+    """Return a short form of the table: what is lost, and what is gained."""
     ours = collection.experiments
     head = (
         "network",
@@ -131,12 +132,12 @@ def headline(collection: Collection) -> str:
 
 
 def dense_of(e: Configuration, others: Experiments) -> Configuration | None:
-    """Return the dense experiment that was trained alike, but for the method; None if there is none."""
+    """Return the dense experiment that differs only in the method; None if there is none."""
     return next((other for other in others.values() if other.dense and _alike(other.first, e.first)), None)
 
 
 def _alike(one: Record, other: Record) -> bool:
-    """Return whether two runs differ in the method only: of the same network, images, schedule and precision."""
+    """Return whether two runs differ only in the method: same network, images, schedule and precision."""
     runs, outcomes = (one, other), [run.outcome for run in (one, other) if run.outcome is not None]
     training = {fingerprint({k: v for k, v in run.options.items() if k not in _SPARSE}, OF_THE_MACHINE) for run in runs}
     precisions, epochs = {str(run.about.get("precision")) for run in runs}, {o.epochs for o in outcomes}
@@ -163,7 +164,7 @@ def _network_row(e: Configuration, base: Configuration | None, sources: Sources)
 
 
 def speed_at(batch: int) -> Callable[[Outcome], float | None]:
-    """Return what tells the speed of a run at a size of batches, if it was measured."""
+    """Return a function that gives the speed of a run at a batch size, or None if it was not measured."""
 
     def speed(o: Outcome) -> float | None:
         found = None if o.runtime is None else o.runtime.speedup(batch)
@@ -173,7 +174,7 @@ def speed_at(batch: int) -> Callable[[Outcome], float | None]:
 
 
 def _speeds_told(experiments: Sequence[Configuration]) -> list[str]:
-    """Return what the speeds are against."""
+    """Return the baseline of the speeds."""
     engines: dict[str, None] = {}
     threads: dict[str, None] = {}
     for e in experiments:
@@ -185,13 +186,13 @@ def _speeds_told(experiments: Sequence[Configuration]) -> list[str]:
     if not engines:
         return []
     return [
-        "Speed is that of the packed network in the sparse runtime, against the same network in the fastest dense"
-        f" engine at that size of batch ({cell(', '.join(engines))}; threads: {', '.join(threads)})."
+        "Speed is that of the packed network in the sparse runtime, relative to the same network in the fastest dense"
+        f" engine at that batch size ({cell(', '.join(engines))}; threads: {', '.join(threads)})."
     ]
 
 
 def costs(collection: Collection) -> str:
-    """Return what the trainings cost, and on which machine."""
+    """Return the cost of the trainings, and the machine."""
     ours = collection.experiments
     machines = dict.fromkeys(_machine(run) for e in ours.values() for run in e.runs)
     head = ("experiment", "epochs", "minutes", "images per second", *(["machine"] if len(machines) > 1 else []))
@@ -221,16 +222,16 @@ def _machine(run: Record) -> str:
 
 
 def _notes(experiments: Sequence[Configuration], sources: Sources) -> list[str]:
-    """Return how runs differ from their files, and how many of them there are."""
+    """Return notes on the seeds, and on runs that differ from their files."""
     changed = {e.name: sources[e.name].changes for e in experiments}
     notes = [
-        f"† {name} was run with other options than its file has: {', '.join(found)}."
+        f"† {name} was run with options that differ from its file: {', '.join(found)}."
         for name, found in changed.items()
         if found
     ]
     several = any(len(e.runs) > 1 for e in experiments)
     spread = "± is one standard deviation over the seeds." if several else ""
-    single = f"Where there is one seed, differences below {CHANCE} may be chance."
+    single = f"For rows with one seed, differences below {CHANCE} may be chance."
     if all(len(e.runs) > 1 for e in experiments):
         return [spread, *map(cell, notes)]
     return [*filter(None, [spread]), single, *map(cell, notes)]
@@ -255,7 +256,7 @@ def _method(e: Configuration) -> str:
 
 
 def _minutes(mean: Mean) -> str:
-    """Return minutes, with a digit more where they are few."""
+    """Return minutes, with one more digit if they are few."""
     return mean.text(digits=0 if mean.mean >= 10 else 1)
 
 

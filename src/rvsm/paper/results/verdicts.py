@@ -16,7 +16,7 @@ def as_json(judged: Mapping[str, Sequence[Judged]]) -> str:
 
 
 def table(judged: Sequence[Judged]) -> str:
-    """Return a row for each claim, and below the table its words and the numbers that the verdict comes from."""
+    """Return a row for each claim and, below the table, its text and the numbers behind the verdict."""
     rows = [[cell(one.statement), cell(one.where), one.verdict, _margin(one)] for one in judged]
     details = [f"- **{cell(v.statement)}**: {cell(v.claim)} *{_upper(v.verdict)}*: {_why(v)}" for v in judged]
     listed = pipe_table(("claim", "where", "verdict", "margin"), rows, texts=("where", "verdict"))
@@ -24,7 +24,7 @@ def table(judged: Sequence[Judged]) -> str:
 
 
 def _margin(one: Judged) -> str:
-    """Return the margin; what is left of it after six digits is the tolerance by which equal is not more."""
+    """Return the margin, rounded to six digits: the rest is the tolerance of `more_than`."""
     return NOTHING if isinstance(one, Open) else f"{round(one.margin, 6) + 0.0:.3g}".replace("-", "−")
 
 
@@ -46,5 +46,5 @@ def _checked(verdict: Verdict) -> str:
 
 
 def _finite(table: dict[str, object]) -> dict[str, object]:
-    """Return a table in which −∞, the margin of what is not a number, is null."""
+    """Return a table in which −∞, the margin of NaN, is null."""
     return {k: None if isinstance(v, float) and not abs(v) < float("inf") else v for k, v in table.items()}

@@ -1,4 +1,4 @@
-"""RVSM beside ADMM on the same truths: zeros, losses and distances of what each can give as its output."""
+"""RVSM and ADMM on the same truths: zeros, losses and distances of their possible outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def compared(
     Args:
         method: the method.
         seeds: how many truths.
-        shares: λ/β as shares of 1/√d; the settings are all penalties with the first share, then with the second, ….
+        shares: λ/β as fractions of 1/√d; the settings are all penalties with the first fraction, then the second, ….
         steps: how many steps.
 
     """
@@ -55,7 +55,7 @@ class SparsityStudy:
         shares: λ/β times √d, [M].
         penalties: the names, P of them.
         outputs: "u", "masked" (w on the support of u) and "admm" (ADMM's u), O of them.
-        sparsity: the mean share of zeros, [O, P, M].
+        sparsity: the mean fraction of zeros, [O, P, M].
         error: the mean distance from w*, [O, P, M].
         loss: the mean f, [O, P, M].
 
@@ -71,7 +71,7 @@ class SparsityStudy:
     def loss_at_equal_sparsity(self, output: str, rival: str) -> dict[str, Tensor]:
         """Return f of an output over f of its rival with as many zeros, by penalty, for each λ that can be compared.
 
-        The rival's log f is interpolated between its own λ; outside of their zeros there is nothing to compare with.
+        The rival's log f is interpolated between its own λ; there is no comparison outside the range of their zeros.
         """
         o, r = self.outputs.index(output), self.outputs.index(rival)
         ratios = {}

@@ -1,4 +1,4 @@
-"""Which hypotheses of the theorem a choice of parameters meets, and by how much."""
+"""Which hypotheses of the theorem a choice of parameters meets, and with what margin."""
 
 from dataclasses import dataclass
 from math import isfinite, sqrt
@@ -17,9 +17,9 @@ class Condition:
     Attributes:
         name: what is bounded.
         value: the value.
-        printed: the bound as printed, in words.
+        printed: the condition as printed, as a string.
         printed_bound: that bound.
-        corrected: the bound that is known to suffice (or to be needed), in words.
+        corrected: the condition that is known to suffice (or to be needed), as a string.
         corrected_bound: that bound.
 
     """
@@ -59,7 +59,7 @@ class Conditions:
 
     Attributes:
         conditions: step, relaxation, threshold and number of patches.
-        warnings: what else the parameters will do.
+        warnings: other consequences of the parameters.
 
     """
 
@@ -90,11 +90,11 @@ class Conditions:
 def conditions(
     *, eta: float, beta: float, lam: float, k: float, d: int, delta: float, penalty: str | Penalty = "l1"
 ) -> Conditions:
-    """Tell which hypotheses of Theorem 1 the parameters meet.
+    """Return which hypotheses of Theorem 1 the parameters meet.
 
-    The paper leaves its L to a lemma; printed here is the smallest that Lemma 4 can give, L = 1 + 3‖w*‖/M = 4 at
-    M = ‖w*‖. The corrected hypotheses are those under which the laboratory's sweep runs: L⁺ = A/k², the largest
-    curvature there is, in the place of L; and √d·t ≤ ‖w*‖, which the printed λ/β < 1/√d implies for ℓ1, or else
+    The paper leaves its L to a lemma. The value used here as printed is the smallest that Lemma 4 can give,
+    L = 1 + 3‖w*‖/M = 4 at M = ‖w*‖. The corrected hypotheses are those of the laboratory's sweep: L⁺ = A/k², the
+    largest curvature, instead of L; and √d·t ≤ ‖w*‖, which the printed λ/β < 1/√d implies for ℓ1, or else
     ‖w⁰‖ ≤ 2‖w*‖, which cannot be checked here. Descent alone holds up to η = 2/(β+L⁺), but there the iteration
     need not converge.
 
@@ -105,7 +105,7 @@ def conditions(
         k: the number of patches.
         d: the dimension of a patch.
         delta: the margin δ of the initial angle, θ⁰ ≤ π − δ.
-        penalty: "l1", "l0" or "tl1", or a penalty (whose λ is then replaced by ``lam``'s).
+        penalty: "l1", "l0" or "tl1", or a penalty (whose λ is then replaced by ``lam``).
 
     >>> told = conditions(eta=0.2, beta=0.03, lam=0.003, k=4, d=10, delta=1.0)
     >>> told.met_as_printed, told.warnings
@@ -120,7 +120,7 @@ def conditions(
         require_positive(name, value)
     require_patches(k)
     if isinstance(d, bool) or not isinstance(d, int) or d < 1:
-        raise ValueError(f"d must be a whole number ≥ 1 but is {d!r}; it is the dimension of a patch")
+        raise ValueError(f"d must be an integer ≥ 1 but is {d!r}; it is the dimension of a patch")
     require_margin(delta)
     t, mu = _threshold(penalty, lam, beta), lam / beta
     high, keeps = float(curvature(k)), float(threshold_limit(k=k, beta=beta, d=d))
@@ -130,7 +130,12 @@ def conditions(
         Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 1/(β+L⁺)", 1 / (beta + high)),
         Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, f"the same, {start}", bound),
         Condition(
-            "lam/beta", mu, "λ/β < 1/√d", _below(1 / sqrt(d)), "any; ū ≠ 0 is sure if √d·t < A/(A+βk²)", float("inf")
+            "lam/beta",
+            mu,
+            "λ/β < 1/√d",
+            _below(1 / sqrt(d)),
+            "any; ū ≠ 0 is guaranteed if √d·t < A/(A+βk²)",
+            float("inf"),
         ),
         Condition("2/k", 2 / k, "k ≥ 2", 1.0, "k ≥ 2", 1.0),
     )
@@ -144,15 +149,15 @@ def _warnings(*, eta: float, beta: float, high: float, t: float, d: int, keeps: 
         found.append(f"the threshold {t:.4g} is ≥ ‖w*‖ = 1, so u ends empty: no weight can exceed it; lower λ/β")
     elif t >= keeps:
         found.append(
-            f"u may end empty: the threshold {t:.4g} is above {keeps:.4g}, what the largest weight is sure to reach in"
-            f" {d} dimensions; lower λ/β"
+            f"u may end empty: the threshold {t:.4g} is above {keeps:.4g}, which the largest weight is guaranteed to"
+            f" reach in {d} dimensions; lower λ/β"
         )
     if eta * beta >= 1:
-        found.append(f"ηβ = {eta * beta:.3g} ≥ 1: the pull would carry w past u, and rvsm.RVSM refuses it")
+        found.append(f"ηβ = {eta * beta:.3g} ≥ 1: the pull would move w past u, and rvsm.RVSM refuses it; lower η or β")
     elif eta > 1 / (beta + high / 2):
         found.append(f"the printed order needs η ≤ 1/(β+L⁺/2) = {1 / (beta + high / 2):.4g} even for ℓ1")
     if cap >= 1:
-        found.append(f"2kλ√d = {cap:.3g} ≥ 1: Corollary 1.1's printed cap on C is none; C ≤ 1 all the same")
+        found.append(f"2kλ√d = {cap:.3g} ≥ 1: Corollary 1.1's printed bound on C does not apply; C ≤ 1 still holds")
     return found
 
 

@@ -1,6 +1,6 @@
-"""The verdicts that this version of the project is known to give.
+"""The recorded verdicts of this version of the project.
 
-A difference means that the core, the laboratory or the mathematics has changed. No statement ever looks here.
+A difference means that the core, the laboratory or the mathematics has changed. No statement reads this table.
 """
 
 from collections.abc import Iterable

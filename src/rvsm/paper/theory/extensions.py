@@ -184,7 +184,7 @@ def two_layers(
         k: the number of patches.
         d: the dimension.
         penalty: "l1", "l0" or "tl1".
-        share: β as a share of the one-layer bound for δ = 1.
+        share: β as a fraction of the one-layer bound for δ = 1.
         steps: how many steps.
 
     """

@@ -1,4 +1,4 @@
-"""Run the laboratory: verdicts, pictures, the page, and whether all is as it should be."""
+"""Run the laboratory: verdicts, pictures, the page, and whether all verdicts are as expected."""
 
 import json
 import platform
@@ -27,15 +27,15 @@ _COLOURS = {"holds": "green", "holds with correction": "yellow", "fails": "red"}
 
 
 def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console) -> bool:
-    """Judge statements, print the table, write verdicts.json, the pictures and theory.html; return if all is expected.
+    """Judge statements and write verdicts.json, pictures and theory.html; return whether all verdicts are as expected.
 
-    A run of some statements prints what it found, draws nothing, and never replaces the files of a run that judged
-    others: then it writes nothing.
+    A run of selected statements prints its results and draws nothing. If the folder has verdicts on other statements,
+    it writes nothing.
 
     Args:
-        keys: the statements; all of them, and the pictures, if there are none.
-        quick: a smaller sweep and smaller pictures, the latter on the page only.
-        out: the folder to write to.
+        keys: the statements; if empty, all of them, with the pictures.
+        quick: run a smaller sweep and draw smaller pictures, on the page only.
+        out: the output folder.
         console: where to print.
 
     """
@@ -67,8 +67,8 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
     told += [f"{len(ours)} of ours"] if ours else []
     count = f"{' and '.join(told)} in {seconds:.0f} s"
     if others:
-        kept = f"{out} keeps its page of {_counted(len(others), 'other statement')}, so nothing is written"
-        console.print(f"{count}; {kept}; for a page give another --out", soft_wrap=True)
+        kept = f"{out} has a page of {_counted(len(others), 'other statement')}, so nothing was written"
+        console.print(f"{count}; {kept}; to get a page, give another --out", soft_wrap=True)
     else:
         console.print(f"{count}; read {out / 'theory.html'}", soft_wrap=True)
     return not surprises
@@ -82,7 +82,7 @@ def _make(out: Path) -> None:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"--out must be a folder but {out} is, or lies in, a file; give another name") from None
+        raise ValueError(f"--out must be a folder but {out} is a file, or is inside one; give another name") from None
 
 
 def _judged_before(out: Path) -> set[str]:
@@ -155,7 +155,7 @@ def _write(
     files: bool,
     progress: Progress,
 ) -> None:
-    """Write verdicts.json, theory.html and, if wanted, a file for each picture."""
+    """Write verdicts.json, theory.html and, if requested, a file for each picture."""
     progress.add_task("writing", total=None)
     for figure in (figure for drawn in figures.values() for figure in drawn if files):
         figure.save(out)

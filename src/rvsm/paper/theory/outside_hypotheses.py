@@ -21,8 +21,8 @@ class AngleMap:
         multiples: β over its bound for the start's own δ = π − θ⁰, [M].
         margins: δ = π − θ⁰, [A].
         theta: the largest θ̄ of all seeds, [M, A].
-        exceeded: the share of seeds with θ̄ ≥ δ, [M, A].
-        empty: the share of seeds with ū = 0, [M, A].
+        exceeded: the fraction of seeds with θ̄ ≥ δ, [M, A].
+        empty: the fraction of seeds with ū = 0, [M, A].
         seeds: how many seeds there are in each cell.
 
     """
@@ -84,8 +84,8 @@ class ThresholdStudy:
     Attributes:
         shares: λ/β times √d, [M]; the theorem needs < 1.
         penalties: the names, P of them.
-        sparsity: the mean share of zeros of ū, [P, M].
-        empty: the share of runs with ū = 0, [P, M].
+        sparsity: the mean fraction of zeros of ū, [P, M].
+        empty: the fraction of runs with ū = 0, [P, M].
         error_w: the mean ‖w̄ − w*‖, [P, M].
         error_u: the mean ‖ū − w*‖, [P, M].
         theta: the largest θ̄, [P, M].

@@ -1,4 +1,4 @@
-"""The laboratory's page: the paper, annotated with verdicts."""
+"""The laboratory's page: the statements of the paper with their verdicts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,11 +28,11 @@ def page(
         title="Verdicts",
         paragraphs=[
             *([_surprise(surprises)] if surprises else []),
-            "“Holds” means that no case that was run violates the statement; that is not a proof. docs/theory.md"
-            " has some. “Read as” stands before a claim in words that are not the paper's. What is marked “Ours” is not"
-            " in the paper, and not counted above.",
-            "The margin is the smallest slack of the statement as printed, over all cases that were run; a negative one"
-            " is a violation. Where a statement fails, its card says what is true instead, and the same runs check it.",
+            "“Holds” means that none of the cases that were run violates the statement. It is not a proof;"
+            " docs/theory.md has proofs of some statements. “Read as” marks a claim in words that are not the paper's."
+            " Statements marked “Ours” are not in the paper and are not counted above.",
+            "The margin is the smallest slack of the statement as printed, over all cases that were run. A negative"
+            " margin is a violation. If a statement fails, its card says what is true, as checked by these runs.",
         ],
         head=("statement", "where", "verdict", "margin"),
         rows=[
@@ -54,7 +54,7 @@ def page(
 
 def _surprise(surprises: Sequence[str]) -> str:
     return (
-        "These verdicts differ from the ones on record, so something in the code or the theory has changed: "
+        "These verdicts differ from the recorded ones, so something in the code or the theory has changed: "
         + "; ".join(surprises)
     )
 

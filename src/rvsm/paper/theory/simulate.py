@@ -67,7 +67,7 @@ def simulate(
     listed = [settings] if isinstance(settings, Setting) else list(settings)
     truths, starts = lay_out(listed, truth, start)
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f"every must be a whole number ≥ 1 but is {every!r}; 1 records every step")
+        raise ValueError(f"every must be an integer ≥ 1 but is {every!r}; 1 records every step")
     _require_steps(steps)
     size = (steps // every + 2) * starts.numel() * 16
     if size > _LARGEST_RECORD:
@@ -133,7 +133,7 @@ def walk(
 def lay_out(settings: Sequence[Setting], truth: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
     """Return truth and start as [S, n, d] in float64."""
     if not settings:
-        raise ValueError("at least one setting is needed but there is none")
+        raise ValueError("settings must have at least one setting but is empty; give Setting(penalty, k=…, …)")
     for setting in settings:
         if not isinstance(setting, Setting):
             raise TypeError(f"settings must be Setting objects but one is {setting!r}; give Setting(penalty, k=…, …)")
@@ -155,7 +155,7 @@ def lay_out(settings: Sequence[Setting], truth: Tensor, start: Tensor) -> tuple[
 
 def _require_steps(steps: int) -> None:
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps must be a whole number ≥ 0 but is {steps!r}")
+        raise ValueError(f"steps must be an integer ≥ 0 but is {steps!r}")
 
 
 def _warn_of_empty_copies(path: Trajectory) -> None:

@@ -27,7 +27,7 @@ class Plan:
         dimensions: d.
         patches: k.
         margins: δ, the margin of the initial angle.
-        shares: pairs of β as a share of its bound, and λ/β as a share of 1/√d.
+        shares: pairs of β as a fraction of its bound and λ/β as a fraction of 1/√d.
         seeds: starts of each combination; their angles reach up to π − δ.
         steps: the most steps that a run may take.
 
@@ -124,10 +124,10 @@ class Runs:
 
 
 class Sweep:
-    """The runs of a plan in both orders, each made when it is first asked for.
+    """The runs of a plan in both orders, each made when it is first needed.
 
     Args:
-        quick: a small plan for a fast look.
+        quick: use a small plan, for a fast run.
 
     """
 
@@ -137,7 +137,7 @@ class Sweep:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def once(self, make: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Return make(*arguments, **options), made when it is first asked for; for runs that statements share."""
+        """Return make(*arguments, **options), made when it is first needed; for runs that statements share."""
         key = (make, arguments, tuple(sorted(options.items())))
         if key not in self._made:
             self._made[key] = make(*arguments, **options)

@@ -1,4 +1,4 @@
-"""What is found about a statement, and how a measurement becomes a verdict."""
+"""The verdict on a statement, and how measurements become a verdict."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,17 +18,17 @@ class Verdict:
     Attributes:
         statement: its key in `STATEMENTS`.
         where: its place in the paper.
-        claim: the conclusion as printed, with the hypotheses that matter; of a reading, what the laboratory takes
-            the paper's words to mean.
-        verdict: "holds": no case that was run violates it, which is no proof; "holds with correction": the
-            conclusion stands once a hypothesis or a constant is added, or one clause dropped; "fails": it is not
-            true as printed, though another statement may be true in its place.
-        margin: the smallest slack of the statement as printed, over all cases; negative where it is violated.
+        claim: the conclusion as printed, with the relevant hypotheses; for a reading, the laboratory's
+            interpretation of the paper's words.
+        verdict: "holds": no case that was run violates it, which is not a proof; "holds with correction": the
+            conclusion holds if a hypothesis or a constant is added, or a clause is dropped; "fails": it is not
+            true as printed, though another statement may be true instead.
+        margin: the smallest slack of the statement as printed, over all cases; negative if it is violated.
         evidence: the numbers of this run.
         correction: the statement that is true instead, checked by the same runs.
         correction_margin: the smallest slack of the correction; None if there is none.
-        counterexample: the smallest counterexample, its parameters and what came out when it was run.
-        reading: whether the words of the claim, or its measure, are the laboratory's.
+        counterexample: the smallest counterexample: its parameters and the result of its run.
+        reading: whether the claim's wording or measure is the laboratory's.
         ours: whether the statement is not the paper's but the project's own.
 
     """
@@ -47,7 +47,7 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """What to call the claim."""
+        """The label of the claim."""
         return "read as" if self.reading else "claim"
 
     @property
@@ -79,7 +79,7 @@ class Check:
 def check(slack: Tensor | float, *, tolerance: float = 0.0) -> Check:
     """Return the smallest slack of all cases.
 
-    A check of nothing and a check of NaN must not pass: the first raises, the second is a violation.
+    A check of no cases raises an error, and NaN is a violation: neither may pass.
 
     >>> check(torch.tensor([0.5, 0.25]))
     Check(margin=0.25, cases=2)
@@ -88,7 +88,7 @@ def check(slack: Tensor | float, *, tolerance: float = 0.0) -> Check:
     """
     values = torch.as_tensor(slack, dtype=torch.float64).flatten()
     if not len(values):
-        raise RuntimeError("a check without a case proves nothing; give the sweep runs that meet the hypotheses")
+        raise RuntimeError("a check needs at least one case but has none; give the sweep runs that meet the hypotheses")
     smallest = float(values.min()) + tolerance
     return Check(float("-inf") if isnan(smallest) else smallest, len(values))
 
@@ -116,11 +116,11 @@ def judge(
         printed: the check of the statement as printed.
         evidence: the numbers of this run.
         correction: what is true instead.
-        corrected: the check of that.
+        corrected: the check of the correction.
         mends: the correction keeps the conclusion and adds a hypothesis or a constant, or drops a clause. Otherwise it
             is another statement, and the printed one fails.
         counterexample: the smallest counterexample, as run.
-        reading: whether the claim is what the laboratory takes the paper's words to mean.
+        reading: whether the claim is the laboratory's interpretation of the paper's words.
         ours: whether the statement is the project's own; its place is then not one in the paper.
 
     """

@@ -1,4 +1,4 @@
-"""What a program does and where its time goes, as a table."""
+"""A table of what a program does and where it spends its time."""
 
 import time
 from collections import defaultdict
@@ -15,7 +15,7 @@ from rvsm.runtime.plan.plan import Plan
 
 @dataclass(frozen=True)
 class Row:
-    """A layer: its name, what it is, the shape of its output, the share of zeros, the kernel, the seconds."""
+    """A layer: its name, operation, output shape, fraction of zeros, kernel and seconds."""
 
     name: str
     kind: str
@@ -27,9 +27,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A row for each layer and each part in PyTorch; ``print`` it. ``outside`` are the operations that run there.
+    """A table with a row for each layer and each part in PyTorch; ``print`` it.
 
-    The last row is what a call takes beyond the others, so that they add up to it. ``note`` is a sentence more.
+    ``outside`` names the operations that run in PyTorch. The last row is the rest of a call's time, so the rows add up
+    to the whole. ``note`` is an additional remark.
     """
 
     rows: tuple[Row, ...]
@@ -43,7 +44,7 @@ class Explanation:
         return sum(row.seconds for row in self.rows)
 
     def whole(self, seconds: float, name: str) -> "Explanation":
-        """Return the table of a call that takes so long, with a row for what is between the others."""
+        """Return the table of a call that takes ``seconds``, with a row for the rest of the time."""
         rest = Row(name, "dispatch", (), None, "", max(0.0, seconds - self.seconds))
         return replace(self, rows=(*self.rows, rest))
 
@@ -89,7 +90,7 @@ def explain_stage(
 
 
 def least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
-    """Return the least time that something takes, of several; what takes long is done once."""
+    """Return the shortest time of several runs; a slow action runs once."""
     times: list[float] = []
     while len(times) < repeats and sum(times) < 1.0:
         begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The program: a plan that can be called."""
+"""The program: a callable plan."""
 
 import os
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ Floats = NDArray[np.float32]
 
 
 class Program:
-    """A network, compiled for this CPU: call it with images; any number of threads may call it at once.
+    """A network compiled for this CPU. Call it with images; any number of threads may call it at once.
 
-    Batches are cut into vectors of images; single images, and a remainder for which that is faster, take kernels that
-    run over neighbouring positions.
+    Batches are cut into vectors of images. Single images, and remainders if that is faster, use kernels that run over
+    neighbouring positions.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Program:
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:
-        """Return a table of the layers: shape, sparsity, kernel, time on one thread and share of a whole call.
+        """Return a table of the layers: shape, sparsity, kernel, time on one thread and fraction of a call.
 
         ``batch`` = 1 explains the kernels for single images; otherwise one vector of images is timed.
         """
@@ -71,19 +71,19 @@ class Program:
         return table.whole(least_seconds(partial(self.run, images, alone=True)), "call")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network into one file, which ``rvsm.runtime.load`` reads without torch."""
+        """Write the network to one file, which ``rvsm.runtime.load`` reads without torch."""
         from rvsm.runtime.file import write
 
         write(self.plan, Path(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let copies and pickles go through the form of a file, which is checked."""
+        """Copy and pickle through the file format, which is checked."""
         from rvsm.runtime.file import encode
 
         return _restored, (encode(self.plan), self.threads, self._choose, self._limit)
 
     def prepare(self) -> "Program":
-        """Compile for batches and for single images now, and not when the first of them comes."""
+        """Compile for batches and for single images now, instead of at the first call."""
         self._made("batch")
         return self
 
@@ -137,7 +137,7 @@ class Program:
         return stage
 
     def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
-        """Return arrays to try a stage with: nobody looks at the numbers, so that all may lie in the same memory."""
+        """Return arrays to try a stage with: the numbers do not matter, so all may share the same memory."""
         inputs = [(count, *shape) for shape in self.plan.inputs]
         outputs = [(count, *sizes) for sizes in self.plan.output_sizes()]
         zeros, results = (np.zeros(max(map(prod, shapes)), dtype=np.float32) for shapes in (inputs, outputs))

@@ -36,7 +36,7 @@ def cores() -> int:
 
 
 def thread_count(wish: int | None) -> int:
-    """Return the threads that a caller asks for, or those to use if it does not say."""
+    """Return the requested number of threads, or the default."""
     return require_threads(cores() if wish is None else wish)
 
 
@@ -48,11 +48,11 @@ class Team:
         self._helpers: list[SimpleQueue[_Task]] = []
 
     def acquire(self) -> bool:
-        """Say whether the helpers are free, and take them if so."""
+        """Acquire the helpers if they are free, and return whether they were."""
         return self._busy.acquire(blocking=False)
 
     def release(self) -> None:
-        """Let others have the helpers."""
+        """Release the helpers."""
         self._busy.release()
 
     def run(self, work: Work, threads: int) -> None:
@@ -79,7 +79,7 @@ class Team:
 
 
 def _wait(task: _Task, count: int) -> None:
-    """Wait until so many helpers have ended; an interrupt that comes meanwhile is raised then."""
+    """Wait until this many helpers have ended; an interrupt in the meantime is raised afterwards."""
     interrupt = None
     while len(task.ended) < count:
         try:
@@ -91,7 +91,7 @@ def _wait(task: _Task, count: int) -> None:
 
 
 def _help(tasks: SimpleQueue[_Task], number: int) -> None:
-    """Do one task after the other."""
+    """Run tasks one after the other."""
     while True:
         task = tasks.get()
         problem = None

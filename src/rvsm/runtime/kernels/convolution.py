@@ -149,7 +149,7 @@ class _Body:
                 f.store(f.kind, value, f.at(now.y, offset))
 
     def fetch(self, source: str, place: str, y: str, block: str) -> None:
-        """Ask for the memory that this block's share of the next tile needs: input, output, residual."""
+        """Prefetch the memory that this block's part of the next tile needs: input, output, residual."""
         f = self.f
         inputs, blocks = f.number("inputs"), f.number("blocks")
         low = f.op(f"sdiv i64 {f.mul(inputs, block)}, {blocks}")

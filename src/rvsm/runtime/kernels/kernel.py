@@ -236,7 +236,7 @@ class Vectors:
         """
         i = self.integers
         x = self.clamp(x, self.constant(-87.0), self.constant(88.0))
-        magic = self.constant(12582912.0)  # 1.5·2²³: adding it rounds to a whole number, in the lowest bits
+        magic = self.constant(12582912.0)  # 1.5·2²³: adding it rounds to an integer, in the lowest bits
         shifted = self.fma(x, self.constant(1.44269504088896341), magic)
         n = self.sub(shifted, magic)
         r = self.fma(n, self.constant(-0.693359375), x)

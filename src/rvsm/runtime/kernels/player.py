@@ -24,7 +24,7 @@ SPINS = 4000
 
 
 class Mode(Protocol):
-    """How a kind of CPU is told."""
+    """How a kind of CPU is set to flush denormal numbers to zero."""
 
     declarations: str
 
@@ -72,7 +72,7 @@ class Arm64:
 
 
 class Unknown:
-    """A CPU that we cannot tell: denormal numbers stay, and are slow."""
+    """A CPU without a known way: denormal numbers stay, and are slow."""
 
     declarations = ""
 
@@ -85,7 +85,7 @@ class Unknown:
 
 
 def mode() -> Mode:
-    """Return how this CPU is told."""
+    """Return the way for this CPU."""
     kind = platform.machine().lower()
     if kind in ("x86_64", "amd64", "i386", "i686", "x86"):
         return X86()

@@ -2,7 +2,7 @@
 
 They are named in the array's order, for one image, and a size that is not named is 1. ``chw`` is a map, ``c`` a vector
 of features, ``cw`` a line of positions; ``hwc`` and ``wc`` are maps and lines with the channels last, as linear layers
-have them. Inside of a program all values are maps: axes only matter where an array comes in or goes out.
+have them. Inside a program all values are maps; axes only matter for inputs and outputs.
 """
 
 import sys
@@ -19,7 +19,7 @@ AXES = (MAP, "cw", "c", "hwc", "wc")
 
 
 def channels_last(axes: str) -> bool:
-    """Say whether the channels of a position are neighbours, and not the positions of a channel."""
+    """Return whether the channels of a position are adjacent, rather than the positions of a channel."""
     return not axes.startswith("c")
 
 
@@ -59,12 +59,12 @@ def check_axes(axes: object, shape: Shape, what: str) -> None:
         raise ValueError(f"the form of {what} must be one of {', '.join(AXES)} but is {axes!r:.20}")
     if shape_of(axes, sizes_of(axes, shape)) != shape:
         raise ValueError(
-            f"{what} of shape {shape} cannot have the form {axes!r}, which leaves sizes out that are not 1"
+            f"{what} of shape {shape} cannot have the form {axes!r}: sizes that the form leaves out must be 1"
         )
 
 
 def batch_array(x: Any, shape: Shape, axes: str) -> NDArray[np.float32]:
-    """Return a batch, NumPy's or torch's, as contiguous float32, after checking its sizes."""
+    """Return a NumPy or torch batch as contiguous float32, after checking its sizes."""
     array = np.asarray(x.detach().cpu().float().numpy() if is_tensor(x) else x)
     expected = sizes_of(axes, shape)
     if array.dtype.kind not in "fiub":
@@ -89,6 +89,6 @@ def like(array: NDArray[np.float32], example: Any) -> Any:
 
 
 def is_tensor(x: object) -> bool:
-    """Say whether ``x`` is a torch tensor, without importing torch."""
+    """Return whether ``x`` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)

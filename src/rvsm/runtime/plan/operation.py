@@ -1,6 +1,6 @@
-"""What an operation of a plan is: the values that it takes, the shape that it gives, the weights that it needs.
+"""The interface of a plan's operations: their input values, their result's shape, and their weights.
 
-An operation is a frozen dataclass, and its fields are what a file says of it.
+An operation is a frozen dataclass; its fields are stored in the file.
 """
 
 import math
@@ -35,7 +35,7 @@ class Activation:
 
     @property
     def label(self) -> str:
-        """The name that a reader knows it by."""
+        """The usual name."""
         if self.name != "clamp":
             return self.name
         if self.a == 0.0:
@@ -51,7 +51,7 @@ RELU = Activation("clamp", 0.0, math.inf)
 class Operation(ABC):
     """One operation of a plan; ``name`` is for people, ``kind`` for the file, ``takes`` are the fields with values.
 
-    ``since`` is the version of the file that first had it: files without new operations can be read by older readers.
+    ``since`` is the first version of the file format that has it: older readers can read files without new operations.
     """
 
     kind: ClassVar[str]
@@ -76,12 +76,12 @@ class Operation(ABC):
         """Return the shape of its result, or raise ValueError if it cannot take these shapes."""
 
     def weight_shape(self, source: Shape) -> tuple[int, ...] | None:
-        """Return the shape of its weights, of which the first size is that of the bias; None if it has none."""
+        """Return the shape of its weights, whose first size is that of the bias; None if there are none."""
         return None
 
     @property
     def label(self) -> str:
-        """What it does, with all that is fused into it, for a table."""
+        """A description for tables, including fused operations."""
         return self.kind
 
 

@@ -1,4 +1,4 @@
-"""The operations that a plan may have. A new one is a class, here or in a file beside, and a name in ``OPERATIONS``."""
+"""The operations that a plan may have. A new one needs a class and a name in ``OPERATIONS``."""
 
 import math
 from collections.abc import Sequence
@@ -37,14 +37,16 @@ class Convolution(Operation):
         """Return channels and the sizes of a convolution."""
         _check_window(self)
         if self.groups < 1 or sources[0][0] % self.groups or self.channels < 1 or self.channels % self.groups:
-            raise ValueError(f"{sources[0][0]} channels into {self.channels} cannot be in {self.groups} groups")
+            raise ValueError(
+                f"{sources[0][0]} input and {self.channels} output channels cannot be divided into {self.groups} groups"
+            )
         sizes = [
             (size + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1) // self.stride[k] + 1
             for k, size in enumerate(sources[0][1:])
         ]
         shape = self.channels, sizes[0], sizes[1]
         if self.residual is not None and sources[1] != shape:
-            raise ValueError(f"the residual is {sources[1]} but the output {shape}")
+            raise ValueError(f"the residual must have the shape {shape} of the output but has {sources[1]}")
         return shape
 
     @property
@@ -75,7 +77,7 @@ class Pooling(Operation):
         sizes = []
         for k, size in enumerate(sources[0][1:]):
             if 2 * self.padding[k] > self.kernel[k]:
-                raise ValueError(f"padding {self.padding} is more than half of the kernel {self.kernel}")
+                raise ValueError(f"padding must be at most half of the kernel {self.kernel} but is {self.padding}")
             span = size + 2 * self.padding[k] - self.dilation[k] * (self.kernel[k] - 1) - 1
             count = (-(-span // self.stride[k]) if self.ceil else span // self.stride[k]) + 1
             if self.ceil and (count - 1) * self.stride[k] >= size + self.padding[k]:
@@ -119,7 +121,7 @@ class AdaptivePooling(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(Operation):
-    """activation(a ∘ b) with ∘ one of ``add``, ``mul``, ``none``; b may be 1 × 1 and counts for all positions then."""
+    """activation(a ∘ b) with ∘ one of ``add``, ``mul``, ``none``; if b is 1 × 1, it is broadcast over all positions."""
 
     kind = "pointwise"
     takes = ("a", "b")
@@ -134,7 +136,7 @@ class Pointwise(Operation):
         if (self.operation == "none") != (self.b is None):
             raise ValueError(f"{self.operation} with {len(sources)} values")
         if self.b is not None and sources[1] not in (sources[0], (sources[0][0], 1, 1)):
-            raise ValueError(f"shapes {sources[0]} and {sources[1]} do not go together")
+            raise ValueError(f"the shapes {sources[0]} and {sources[1]} do not match")
         return sources[0]
 
     @property

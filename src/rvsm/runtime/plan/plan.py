@@ -1,7 +1,7 @@
 """The plan: a network as a list of typed operations on numbered values, free of layouts, addresses and code.
 
 A value is a map of channels × height × width for each image; a vector of features is a map of 1 × 1. Operation k makes
-value ``inputs + k``. The axes of inputs and outputs say how an array is such a map. What is wrong with a plan is a
+value ``inputs + k``. The axes of inputs and outputs say how an array is such a map. An invalid plan raises a
 ValueError.
 """
 
@@ -39,9 +39,11 @@ class Weights:
     def __post_init__(self) -> None:
         count = prod(self.shape)
         if self.bits.dtype != np.uint8 or self.bits.shape != (-(-count // 8),):
-            raise ValueError(f"a mask of {-(-count // 8)} bytes is expected for {count} weights, not {self.bits.shape}")
+            raise ValueError(
+                f"the mask of {count} weights must have {-(-count // 8)} bytes but has the shape {self.bits.shape}"
+            )
         if self.values.dtype != np.float32 or self.values.ndim != 1:
-            raise ValueError("the values must be a row of float32")
+            raise ValueError("the values must be a one-dimensional float32 array")
         ones = int(np.bitwise_count(self.bits).sum())
         if count % 8 and int(self.bits[-1]) & (0xFF >> count % 8):
             raise ValueError("the mask has bits set beyond its last weight")
@@ -77,10 +79,10 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A network that the runtime can play; checked when it is made.
+    """A network that the runtime can execute; checked when it is created.
 
     ``weights`` and ``biases`` are by the position of the operation; ``axes`` are those of the inputs, maps by default.
-    A plan that is not ``complete`` has no weights yet, and cannot be played.
+    A plan that is not ``complete`` has no weights yet, and cannot be executed.
     """
 
     inputs: tuple[Shape, ...]
@@ -98,11 +100,11 @@ class Plan:
         object.__setattr__(self, "shapes", self._infer())
 
     def _infer(self) -> tuple[Shape, ...]:
-        """Return the shape of every value, and check the plan on the way."""
+        """Return the shape of every value, and check the plan."""
         if not self.inputs or not self.outputs or len(self.axes) != len(self.inputs):
             raise ValueError("a plan needs at least one input and one output")
         if len(self.operations) > MAX_OPERATIONS:
-            raise ValueError(f"a plan may have {MAX_OPERATIONS} operations but has {len(self.operations)}")
+            raise ValueError(f"a plan may have at most {MAX_OPERATIONS} operations but has {len(self.operations)}")
         shapes = list(self.inputs)
         for shape, axes in zip(self.inputs, self.axes, strict=True):
             check_shape(shape, "an input")
@@ -141,7 +143,7 @@ class Plan:
             raise ValueError(f"{where} needs a bias of {expected[0]} float32 but has {bias.shape} {bias.dtype}")
 
     def value_of(self, operation: int) -> int:
-        """Return the number of the value that an operation makes."""
+        """Return the number of an operation's result."""
         return len(self.inputs) + operation
 
     def output_sizes(self) -> list[tuple[int, ...]]:

@@ -8,7 +8,7 @@ from rvsm.runtime.plan.operation import Operation, Shape
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Operation):
-    """exp(x) / Σ exp(x), the sum being over the channels of a position; with ``log``, the logarithm of that."""
+    """exp(x) / Σ exp(x), summed over the channels of a position; with ``log``, its logarithm."""
 
     kind = "softmax"
     since = 3
@@ -21,5 +21,5 @@ class Softmax(Operation):
 
     @property
     def label(self) -> str:
-        """The name that a reader knows it by."""
+        """The usual name."""
         return "log softmax" if self.log else self.kind

@@ -25,7 +25,7 @@ Index = TypeVar("Index", int, NDArray[np.int64])
 
 
 class TooLargeError(ValueError):
-    """A network takes more memory or time than a program may have."""
+    """A network needs more memory or time than the limit allows."""
 
 
 @dataclass(frozen=True)

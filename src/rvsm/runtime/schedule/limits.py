@@ -1,7 +1,7 @@
-"""What a network may take, decided from shapes and numbers of weights alone, before anything is built.
+"""Limits on a network, checked from shapes and numbers of weights alone, before anything is built.
 
 A small file can describe a large computation. Therefore the bytes and the seconds of each operation are estimated
-first, and what exceeds a limit is refused with a sentence.
+first, and a network that exceeds a limit is refused with an error.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ OBJECTS = 20_000  # bytes of Python's own for one operation
 
 @dataclass(frozen=True)
 class Limit:
-    """What a network may take, so that a small file cannot fill the memory or compute for hours.
+    """Limits on a network, so that a small file cannot fill the memory or compute for hours.
 
-    ``memory`` is in bytes: tables, weights and activations for one call. ``seconds`` are, by a rough estimate, those of
-    loading, and those of any single operation on one image: a call answers an interrupt after each operation.
+    ``memory`` is in bytes: tables, weights and activations for one call. ``seconds`` limits, by a rough estimate, the
+    time of loading and of any single operation on one image: a call handles an interrupt after each operation.
     """
 
     memory: int = 8 << 30
@@ -65,6 +65,6 @@ def check(plan: Plan, costs: Sequence[Cost], limit: Limit, *, unit: int, activat
 
 
 def seconds(plan: Plan, costs: Sequence[Cost], *, unit: int, activations: int) -> float:
-    """Return about how many seconds the first chunk takes, with inputs and outputs on their way in and out."""
+    """Return the estimated seconds of the first chunk, including the copies of inputs and outputs."""
     ends = (*plan.inputs, *(plan.shapes[output.value] for output in plan.outputs))
     return 2 * NANOSECOND * unit * sum(map(prod, ends)) + PAGE * activations + sum(cost.seconds for cost in costs)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-SHARED = 0.25  # share of the weights that must be in channels that have their pattern in common with others
+SHARED = 0.25  # fraction of the weights that must be in channels whose pattern others share
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]

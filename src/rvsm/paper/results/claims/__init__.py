@@ -1,9 +1,9 @@
 """The paper's claims about deep networks, each a function of the experiments that returns a verdict.
 
-A claim is told in numbers: what "very similar" or "much better" is taken to mean is part of its text, and was
-fixed before any run was looked at. Where the runs are missing, the claim is `Open`; where the accuracies are
-closer than the runs can resolve, it is `Untold`. What single runs can resolve was settled later, when the first rows
-were known: it can only withhold a verdict, not turn one.
+Each claim is put into numbers: the meaning of "very similar" or "much better" is part of its text, and was fixed
+before any run was evaluated. If runs are missing, the claim is `Open`. If the accuracies are closer than the runs can
+resolve, it is `Untold`. The resolution of single runs was set later, when the first rows were known: it can only
+withhold a verdict, not reverse one.
 """
 
 from collections.abc import Iterator

@@ -6,9 +6,9 @@ from rvsm.paper.results.collections import Experiments
 from rvsm.paper.results.printed import MAGNITUDE, PAIRS
 
 MUCH = 23.31
-"""What "much better sparsity" is taken to mean, in points: half of the paper's 93.70 − 47.08."""
+"""The meaning of "much better sparsity", in points: half of the paper's 93.70 − 47.08."""
 EQUAL = 0.5
-"""Points of zeros by which networks of equal sparsity may differ."""
+"""The largest difference in zeros between networks of equal sparsity, in points."""
 _WHERE = "Section 6, Table 2"
 
 
@@ -16,8 +16,8 @@ def against_admm(kind: str) -> Claim:
     """Return the claim that RVSM has many more zeros than ADMM and is slightly more accurate.
 
     Args:
-        kind: "published", both as the authors' scripts do them, which measure w with the batch norm of the training,
-            after u was written over it; or "proper", both as the paper writes them.
+        kind: "published" for both methods as in the authors' scripts, which measure w with the batch norm of the
+            training after w was overwritten by u; "proper" for both methods as the paper writes them.
 
     """
     rvsm_name, admm_name = PAIRS[kind]
@@ -41,12 +41,12 @@ def against_admm(kind: str) -> Claim:
         ]
         how, also = "as the paper writes the methods", ""
         if published:
-            how = "as the authors' scripts do and measure it, with w = u and the batch norm of the training"
-            also = f" With batch norm estimated again for u: {percent(rvsm.accuracy_u)} and {percent(admm.accuracy_u)}."
+            how = "as run and measured in the authors' scripts, with w = u and the batch norm of the training"
+            also = f" With batch norm re-estimated for u: {percent(rvsm.accuracy_u)} and {percent(admm.accuracy_u)}."
         return statement.judged(
             at_least([zeros - MUCH, accuracy.points]),
             f"{how}: {'; '.join(told)}; {zeros:+.2f} points of zeros; accuracy {accuracy}.{also}"
-            f"{_what_was_asked(experiments)} The margin is in points.",
+            f"{_targets(experiments)} The margin is in points.",
             certain=at_least([zeros - MUCH]),
             noisy=[(accuracy.points, accuracy.resolution)],
         )
@@ -54,24 +54,24 @@ def against_admm(kind: str) -> Claim:
     return claim
 
 
-def _what_was_asked(experiments: Experiments) -> str:
-    """Return how many zeros ADMM was asked for; that it has them is so by construction, and no finding."""
+def _targets(experiments: Experiments) -> str:
+    """Return the targets of ADMM; it reaches them by construction, so this is not a finding."""
     found = {
-        share: percent(e.sparsity)
-        for share, name in (("60 %", PAIRS["proper"][1]), ("93.7 %", PAIRS["equal-sparsity"][1]))
+        target: percent(e.sparsity)
+        for target, name in (("60 %", PAIRS["proper"][1]), ("93.7 %", PAIRS["equal-sparsity"][1]))
         if (e := experiments.get(name)) is not None
     }
     if not found:
         return ""
-    has = " and ".join(f"{zeros} where {share} are asked for" for share, zeros in found.items())
+    has = " and ".join(f"{zeros} with a target of {target}" for target, zeros in found.items())
     return (
-        " The zeros of ADMM are an option, not an outcome (the scripts ask for 60 %, by a percentile of signed"
-        f" weights): by magnitude it has {has}. At equal sparsity, see rvsm-admm-equal-sparsity."
+        " The zeros of ADMM are an option, not an outcome (the scripts set 60 %, as a percentile of signed weights): by"
+        f" magnitude it has {has}. For equal sparsity, see rvsm-admm-equal-sparsity."
     )
 
 
 def at_equal_sparsity(experiments: Experiments) -> Judged:
-    """Judge that RVSM is no less accurate than ADMM where both have as many zeros."""
+    """Judge that RVSM is no less accurate than ADMM at the same number of zeros."""
     statement = Statement(
         "rvsm-admm-equal-sparsity",
         _WHERE,
@@ -85,7 +85,9 @@ def at_equal_sparsity(experiments: Experiments) -> Judged:
         return statement.open(f"the two differ by {apart:.2f} points of zeros", CANNOT)
     accuracy = difference(rvsm.accuracy_u, admm.accuracy_u)
     pruned = [experiments[name] for name in MAGNITUDE if name in experiments]
-    also = "".join(f"; {both(e)}; RVSM − it is {difference(rvsm.accuracy_u, e.accuracy_u)}" for e in pruned)
+    also = "".join(
+        f"; {both(e)}; the difference of RVSM to it is {difference(rvsm.accuracy_u, e.accuracy_u)}" for e in pruned
+    )
     return statement.judged(
         at_least([accuracy.points]),
         f"{both(rvsm)}; {both(admm)}; RVSM − ADMM is {accuracy}{also}. The margin is in points.",

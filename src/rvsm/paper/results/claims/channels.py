@@ -8,12 +8,12 @@ from rvsm.paper.results.collections import Experiments
 from rvsm.report import Configuration
 
 SMALL = 0.01
-"""The share of a layer's largest norm below which the norm of a channel is small."""
+"""A channel is small if its norm is below this fraction of the largest norm of its layer."""
 
 
 @dataclass(frozen=True)
 class Channels:
-    """How many output channels of u are zero, and how many small but not zero; with several seeds, the mean."""
+    """The number of output channels of u that are zero, and that are small but not zero; the mean over the seeds."""
 
     zero: float
     small: float
@@ -46,8 +46,8 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
         f"admm-channels-{kind}",
         "Section 3.3; Section 6, in the source only",
         "ADMM has many channels with very small norms, but not as many with zero norms, as the multiplier z"
-        " reduces the sparsity (here, of the output channels of u: fewer are zero than with RVSM, and fewer are"
-        f" zero than have a norm below {100 * SMALL:g} % of the layer's largest but not zero).",
+        " reduces the sparsity (here, for the output channels of u: fewer are zero than with RVSM, and fewer are"
+        f" zero than have a nonzero norm below {100 * SMALL:g} % of the layer's largest).",
     )
 
     def claim(experiments: Experiments) -> Judged:
@@ -55,10 +55,13 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
             return missing
         ours, theirs = Channels.of(experiments[rvsm]), Channels.of(experiments[admm])
         if not ours.total or not theirs.total:
-            return statement.open("the lines have no norms of channels", CANNOT)
+            return statement.open("the results have no channel norms", CANNOT)
         fewer, crowd = more_than([ours.zero - theirs.zero]), more_than([theirs.small - theirs.zero])
         half = {
-            (True, False): ("ADMM has fewer zero channels than RVSM, but no crowd of small ones.", fewer),
+            (True, False): (
+                "ADMM has fewer zero channels than RVSM, but not more small channels than zero ones.",
+                fewer,
+            ),
             (False, True): (
                 "ADMM has more small channels than zero ones, but no fewer zero ones than RVSM.",
                 crowd,

@@ -1,4 +1,4 @@
-"""What all claims share: their words before the runs, and the words for numbers of runs."""
+"""What all claims share: the statement before the runs, and the text for the numbers of the runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -52,18 +52,18 @@ Claim = Callable[[Experiments], Judged]
 
 @dataclass(frozen=True)
 class Statement:
-    """A claim before the runs are looked at: its key, its place in the paper, and its words."""
+    """A claim before the runs are evaluated: its key, its place in the paper, and its text."""
 
     statement: str
     where: str
     claim: str
 
     def open(self, reason: str, verdict: str = NOT_RUN) -> Open:
-        """Return that it is not judged."""
+        """Return the claim as not judged."""
         return Open(self.statement, self.where, self.claim, reason, verdict)
 
     def without(self, names: Sequence[str], experiments: Experiments) -> Open | None:
-        """Return that it is not judged, if one of the experiments that it needs is missing."""
+        """Return the claim as not judged if an experiment that it needs is missing; otherwise None."""
         missing = [name for name in names if name not in experiments]
         return self.open(f"needs {', '.join(missing)}") if missing else None
 
@@ -82,9 +82,9 @@ class Statement:
         Args:
             printed: the check of the whole claim.
             evidence: the numbers.
-            certain: the check of the clauses that another seed would not change, which can make it fail alone.
-            noisy: of each clause about accuracy, the slack and the resolution, in points. If none is violated by
-                as much as its resolution, and one is within it, the claim is not told apart from its opposite.
+            certain: the check of the clauses that another seed would not change; it alone can make the claim fail.
+            noisy: the slack and the resolution of each clause about accuracy, in points. If no clause is violated
+                by as much as its resolution, and one is within it, the claim is not told apart from its opposite.
             correction: what is true instead, and its check.
             mends: whether the correction keeps the conclusion.
 
@@ -121,7 +121,7 @@ def more_than(slack: Iterable[float]) -> Check:
 
 
 def ratio(one: float, other: float) -> float:
-    """Return a ratio; NaN, which no check passes, where it has no meaning."""
+    """Return a ratio; NaN, which no check passes, if the ratio is undefined."""
     return one / other if other > 0 and isfinite(one) else float("nan")
 
 
@@ -136,6 +136,6 @@ def both(e: Configuration) -> str:
 
 
 def not_yet(names: Iterable[str], experiments: Experiments) -> str:
-    """Return a half-sentence on those that are missing, or nothing."""
+    """Return a clause that lists the missing experiments; empty if there are none."""
     missing = [name for name in names if name not in experiments]
     return f"; not run yet: {', '.join(missing)}" if missing else ""

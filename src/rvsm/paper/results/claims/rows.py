@@ -1,4 +1,4 @@
-"""The claims about the rows of the tables: the order of the penalties, and the accuracy that is kept."""
+"""The claims about the rows of the tables: the order of the penalties, and how much accuracy is kept."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ _KEEP_ACCURACY = ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "resnet18-rvsm-l0")
 
 
 def sparsity_order(experiments: Experiments) -> Judged:
-    """Judge that ℓ0 gives the best sparsity, and Tℓ1 is between ℓ0 and ℓ1."""
+    """Judge that ℓ0 gives the best sparsity, with Tℓ1 between ℓ0 and ℓ1."""
     statement = Statement(
         "penalty-sparsity", _WHERE, "ℓ0 gives the best sparsity, Tℓ1 is in the middle, ℓ1 gives the least."
     )
@@ -28,7 +28,7 @@ def sparsity_order(experiments: Experiments) -> Judged:
 
 
 def accuracy_order(experiments: Experiments) -> Judged:
-    """Judge that ℓ1 gives the best accuracy, and Tℓ1 is between ℓ1 and ℓ0."""
+    """Judge that ℓ1 gives the best accuracy, with Tℓ1 between ℓ1 and ℓ0."""
     statement = Statement(
         "penalty-accuracy", _WHERE, "ℓ1 gives the best accuracy, Tℓ1 is in the middle, ℓ0 gives the least."
     )
@@ -44,13 +44,13 @@ def accuracy_order(experiments: Experiments) -> Judged:
         f" {lower}; ℓ1 − ℓ0 is {whole}; the paper has 93.7, 93.07 and 92.54 %. The margin is the smaller step, in"
         " points.",
         noisy=[(step.points, step.resolution) for step in (upper, lower)],
-        correction=("ℓ1 gives more accuracy than ℓ0.", ends) if ends.passed and not printed.passed else None,
+        correction=("ℓ1 is more accurate than ℓ0.", ends) if ends.passed and not printed.passed else None,
         mends=whole.told_apart,
     )
 
 
 def accuracy_kept(table: PaperTable) -> Claim:
-    """Return the claim that RVSM loses no more to the dense network than in the rows of a paper's table."""
+    """Return the claim that RVSM loses no more to the dense network than in the rows of the paper's table."""
     base = table.base.experiment
     losses = {row.experiment: table.lost(row) for row in table.rows if row.experiment in _KEEP_ACCURACY}
     allowed = {name: lost for name, lost in losses.items() if lost is not None}

@@ -11,21 +11,21 @@ from rvsm.records import Outcome
 from rvsm.report import Configuration
 
 LOSS, ACCURACY = 0.1, 0.5
-"""What "very similar" is taken to mean: a tenth of the loss at w, and half a point of accuracy."""
+"""The meaning of "very similar": a tenth of the loss at w, and half a point of accuracy."""
 ROWS = {
     "vgg16": ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),
     "resnet18": ("resnet18-rvsm-l0",),
 }
 """The rows in which w and u may differ at the end: those with a λ and a β.
 
-Where a sparsity was asked for, w = u at the end; and in the authors' scripts w is overwritten by u after each
-epoch, so that the two differ by their batch norm alone. Neither says anything about the claim.
+With a target for sparsity, w = u at the end. In the authors' scripts w is overwritten by u after each
+epoch, so the two differ only in their batch norm. Neither says anything about the claim.
 """
 _UNSCALED = "-unscaled"
 
 
 def loss_of_u(table: PaperTable) -> Claim:
-    """Return the claim that loss and accuracy at u are those at w, for the rows of a table that can tell."""
+    """Return the claim that u and w have the same loss and accuracy, for the rows in which they may differ."""
     rows = ROWS[table.network]
     statement = Statement(
         f"loss-of-u-{table.network}",
@@ -41,8 +41,8 @@ def loss_of_u(table: PaperTable) -> Claim:
         said, corrected, mends = _correction(there) or (None, None, False)
         return statement.judged(
             _losses(there) & _accuracies(there),
-            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the share of what is"
-            " allowed that is left. Batch norm is estimated again for u, not for w.",
+            f"{'; '.join(map(_told, there))}{not_yet(rows, experiments)}. The margin is the fraction of the"
+            " allowed difference that is left. Batch norm is re-estimated for u, not for w.",
             correction=None if said is None or corrected is None else (said, corrected),
             mends=mends,
         )
@@ -51,9 +51,9 @@ def loss_of_u(table: PaperTable) -> Claim:
 
 
 def _correction(there: Sequence[Configuration]) -> tuple[str, Check, bool] | None:
-    """Return what is true where the claim as printed is not, its check, and whether it keeps the conclusion.
+    """Return what is true if the claim as printed is not, its check, and whether it keeps the conclusion.
 
-    That accuracies agree while losses do not denies the claim, which is about losses: it mends nothing.
+    If the accuracies agree but the losses do not, the claim, which is about losses, is refuted, not mended.
     """
     losses = _losses(there)
     if (losses & _accuracies(there)).passed or not isfinite(losses.margin):
@@ -81,7 +81,7 @@ def _outcomes(experiments: Sequence[Configuration]) -> list[Outcome]:
 
 
 def _told(e: Configuration) -> str:
-    """Return loss and accuracy at w and u, and where the validation losses were farthest apart."""
+    """Return loss and accuracy at w and u, and the epoch with the largest gap between the validation losses."""
     w, u = e.mean(lambda o: o.w.loss), e.mean(lambda o: o.u.loss)
     said = (
         f"{e.name}: test loss {w.text(digits=4)} at w and {u.text(digits=4)} at u, accuracy"

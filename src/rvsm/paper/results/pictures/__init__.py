@@ -1,4 +1,4 @@
-"""The pictures of a collection, one file for each kind; each is left out where there is nothing to draw."""
+"""The pictures of a collection, one module per kind; a picture with nothing to draw is left out."""
 
 from rvsm.pages import Figure
 from rvsm.paper.results.collections import Collection
@@ -11,7 +11,7 @@ from rvsm.paper.results.printed import TABLES, is_of_the_paper
 
 
 def pictures(collection: Collection) -> list[Figure]:
-    """Return the pictures, those of the paper's tables or those of other networks."""
+    """Return the pictures of the paper's tables, or of other networks."""
     if not is_of_the_paper(collection.experiments):
         return [figure for figure in (flagship(collection),) if figure is not None]
     drawn = [

@@ -1,4 +1,4 @@
-"""Norms of output channels, RVSM beside ADMM: the figure that the paper's source leaves out."""
+"""Norms of output channels with RVSM and ADMM: the figure that the paper's source leaves out."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ _FLOOR = 1e-4  # of the axis
 
 
 def channels(collection: Collection) -> Figure | None:
-    """Draw the norms of all channels, each to the largest of its layer; None unless both of a pair were run."""
+    """Draw the norms of all channels, relative to the largest of their layer; None unless both of a pair were run."""
     having = {name: e for name, e in collection.experiments.items() if e.outcomes[0].norms_u}
     shown = [having[name] for pair in PAIRS.values() if having.keys() >= set(pair) for name in pair]
     if not shown:
@@ -47,7 +47,7 @@ def channels(collection: Collection) -> Figure | None:
             axes.set(yscale="log", xlim=(0, 100), ylim=(_FLOOR, 1.6))
             axes.set_title(label(name_of(e.name), 40), fontsize=9.5)
         lowest(drawn, "channels, % of all")
-        leftmost(drawn, "norm to largest")
+        leftmost(drawn, "norm / largest")
         lines = [Line2D([], [], color="C0"), Line2D([], [], color="C1", linestyle="--")]
         canvas.legend(lines, ["weights w", "sparse network u"], loc="outside lower center", ncols=2)
 
@@ -56,10 +56,10 @@ def channels(collection: Collection) -> Figure | None:
         f"{collection.name}-channels",
         "ResNet-18: the norms of all output channels, each divided by the largest of its layer, sorted: weights w"
         " (solid) and sparse network u (dashed)."
-        f"{' Shaded is the share of channels of u that are zero.' if any(c.zero for c in counts.values()) else ''}"
-        f" The dotted line is {100 * SMALL:g} % of the largest. The paper's source says of ADMM that it has many"
-        " channels with very small norms but not as many with zero norms; the figure itself is left out there."
-        f"{' Of several seeds, the lines show the first.' if any(len(e.runs) > 1 for e in shown) else ''}",
+        f"{' The shaded fraction of the channels of u is zero.' if any(c.zero for c in counts.values()) else ''}"
+        f" The dotted line is {100 * SMALL:g} % of the largest. The paper's source says that ADMM has many"
+        " channels with very small norms but not as many with zero norms; it leaves the figure itself out."
+        f"{' If there are several seeds, the lines show the first.' if any(len(e.runs) > 1 for e in shown) else ''}",
         draw,
         size,
         phone,

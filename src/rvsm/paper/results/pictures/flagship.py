@@ -1,4 +1,4 @@
-"""Sparse networks beside the dense ones: accuracy and speed."""
+"""Sparse networks compared with dense ones: accuracy and speed."""
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -12,7 +12,7 @@ from rvsm.report.pictures.panels import NARROW, WIDE, label, panels
 
 
 def flagship(collection: Collection) -> Figure | None:
-    """Draw accuracies of sparse and dense networks, and the speed of the packed ones where it was measured."""
+    """Draw accuracies of sparse and dense networks, and the speed of the packed ones if it was measured."""
     sparse = [e for e in collection.experiments.values() if not e.dense]
     if not sparse:
         return None
@@ -31,10 +31,10 @@ def flagship(collection: Collection) -> Figure | None:
     height = 1.3 + 0.85 * len(sparse)
     return Figure(
         f"{collection.name}-accuracy-speed",
-        "Test accuracy of the sparse network (filled) and of the dense one of the same shape (hollow)."
+        "Test accuracy of the sparse network (filled) and of the dense network of the same shape (hollow)."
         + (
             " Speed is how many times faster the packed network runs than the same network in"
-            " the fastest dense engine tried, by the size of batches; at the dotted line they are equally fast."
+            " the fastest dense engine tried, by batch size. At the dotted line they are equally fast."
             if timed
             else ""
         ),
@@ -86,5 +86,5 @@ def _bars(axes: Axes, sparse: list[Configuration], speeds: dict[str, dict[int, f
             )
     axes.axvline(1, color=mpl.rcParams["text.color"], linewidth=0.9, linestyle=":")
     axes.set_xlim(0, 1.5 * max([1.0, *(speed for of in speeds.values() for speed in of.values())]))
-    axes.set_xlabel("speed to the fastest dense engine, ×")
+    axes.set_xlabel("speed relative to the fastest dense engine, ×")
     axes.grid(visible=False, axis="y")

@@ -1,4 +1,4 @@
-"""How dense each layer is at the end, the rows of a table side by side."""
+"""The final density of each layer, with the rows of a table side by side."""
 
 from math import sqrt
 
@@ -12,7 +12,7 @@ from rvsm.report.pictures.panels import NARROW, WIDE, label
 
 
 def layers(table: PaperTable, collection: Collection) -> Figure | None:
-    """Draw the share of weights left in each layer, a column for each sparse row of a table."""
+    """Draw the fraction of weights left in each layer, one column per sparse row of a table."""
     ours = collection.experiments
     there = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
     shown = {name: found for name, e in there.items() if (found := e.densities)}
@@ -56,10 +56,10 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
     height = 0.7 + 0.21 * len(names)
     return Figure(
         f"{collection.name}-layers-{table.network}",
-        f"{table.called}: the share of weights that are left in each layer, in percent, from the input at the"
-        f" top to the output at the bottom; the darker, the more (by the square root). The emptiest is"
-        f" {_said(min(every))}, the fullest {_said(max(every))}. {SHORT}"
-        f"{' A hatched layer is one that the method leaves alone.' if blank else ''}"
+        f"{table.called}: the fraction of weights left in each layer, in percent, from the input at the"
+        f" top to the output at the bottom. Darker cells keep more weights (square-root scale). The sparsest is"
+        f" {_said(min(every))}, the densest {_said(max(every))}. {SHORT}"
+        f"{' The method does not sparsify hatched layers.' if blank else ''}"
         f"{' Mean over the seeds.' if several else ''}",
         draw,
         (WIDE, height),
@@ -68,7 +68,7 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
 
 
 def _shade(density: float | None) -> float:
-    """Return how dark a cell is: by the square root, so that layers that keep little differ, too."""
+    """Return how dark a cell is: the square root makes the sparsest layers distinguishable."""
     return 0.85 * sqrt(density or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""The loss of w and of u in the course of training."""
+"""The loss of w and of u during training."""
 
 from operator import attrgetter
 
@@ -16,10 +16,10 @@ _LOSS_W, _LOSS_U = attrgetter("loss_w"), attrgetter("loss_u")
 
 
 def losses(table: PaperTable, collection: Collection) -> Figure | None:
-    """Draw the validation loss of w and u against the epoch, a panel for each sparse row of a table.
+    """Draw the validation loss of w and u against the epoch, one panel per sparse row of a table.
 
-    The rows of the authors' scripts are left out: w is overwritten by u there, so that the losses are one by
-    construction, but for batch norm.
+    The rows of the authors' scripts are left out: w is overwritten by u there, so the losses are equal by
+    construction, apart from batch norm.
     """
     ours = collection.experiments
     sparse = {row.short: e for row in table.rows if (e := ours.get(row.experiment)) and not e.dense}
@@ -46,13 +46,13 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
 
     size, phone = sizes(len(shown), height=2.2, width=2.1)
     several = any(len(e.runs) > 1 for e in shown.values())
-    left_out = " Not drawn are the authors' scripts, in which w is overwritten by u after each epoch."
+    left_out = " The authors' scripts, in which u overwrites w after each epoch, are not drawn."
     return Figure(
         f"{collection.name}-losses-{table.network}",
-        f"{table.called}: the loss on the validation images of the weights w (solid) and of the sparse network u"
-        " (dashed, batch norm estimated again), by epoch, on a logarithmic axis. The paper says that the two"
+        f"{table.called}: the validation loss of the weights w (solid) and of the sparse network u"
+        " (dashed, batch norm re-estimated), by epoch, on a logarithmic axis. The paper says that the two"
         f" behave very similarly. {UNSCALED}{left_out * (len(there) < len(sparse))}"
-        f"{' Thin lines are single seeds, thick ones their mean.' if several else ''}",
+        f"{' Thin lines are single seeds; thick lines are their mean.' if several else ''}",
         draw,
         size,
         phone,
@@ -60,12 +60,12 @@ def losses(table: PaperTable, collection: Collection) -> Figure | None:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return round numbers on a logarithmic axis, the fewer of each decade the more decades there are."""
+    """Return round numbers for a logarithmic axis: fewer per decade if there are more decades."""
     ratio = high / low
     steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if ratio < 8 else (1.0, 2.0, 5.0) if ratio < 40 else (1.0, 3.0)
     return [step * 10.0**power for power in range(-6, 7) for step in steps]
 
 
 def _positive(series: list[Series]) -> list[Series]:
-    """Return what a logarithmic axis can show of each run."""
+    """Return the part of each run that a logarithmic axis can show."""
     return [kept for one in series if (kept := positive(one))]

@@ -1,4 +1,4 @@
-"""Accuracy against zeros, ours and the paper's, each beside its own dense network."""
+"""Accuracy against zeros, ours and the paper's, each relative to its own dense network."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +15,16 @@ from rvsm.paper.results.printed import TABLES, PaperTable, PrintedRow
 from rvsm.report.pictures.panels import NARROW, WIDE, panels
 
 _COLOURS = {"admm": "C0", "magnitude": "C6", "tl1": "C1", "l1": "C0", "l0": "C2"}
-"""By a word of the experiment's name, the first that fits."""
+"""By the first of these words that is in the experiment's name."""
 _LOWEST = -10.0
-"""Points: a network that lost more has broken down, and would press the others together."""
+"""In points: a network that lost more has broken down, and would squeeze the others together."""
 _FORMS = {"published": "^", "unscaled": "D", "937": "s", "869": "s"}
 """By the last word of the experiment's name; others are circles."""
 
 
 @dataclass(frozen=True)
 class _Point:
-    """A row: zeros in percent and accuracy in points to the dense network; ours, its spread, and the paper's.
+    """A row: zeros in percent, and accuracy relative to the dense network in points; ours, its spread, and the paper's.
 
     The spread is None unless both the row and the dense network were run with several seeds.
     """
@@ -45,7 +45,7 @@ class _Point:
 
 
 def mark(experiment: str) -> tuple[str, str]:
-    """Return colour and form of an experiment's mark, which no other of the same table has.
+    """Return the colour and shape of an experiment's mark, which are unique within a table.
 
     >>> mark("vgg16-l0"), mark("vgg16-l0-published")
     (('C2', 'o'), ('C2', '^'))
@@ -56,7 +56,7 @@ def mark(experiment: str) -> tuple[str, str]:
 
 
 def tradeoff(collection: Collection) -> Figure | None:
-    """Draw what sparsity costs in accuracy; None unless a dense network and a sparse one were run."""
+    """Draw the accuracy cost of sparsity; None unless a dense network and a sparse one were run."""
     shown = {table: points for table in TABLES if (points := _points(table, collection))}
     if not shown:
         return None
@@ -71,13 +71,13 @@ def tradeoff(collection: Collection) -> Figure | None:
     seeds = [point.seeds for points in shown.values() for point in points]
     return Figure(
         f"{collection.name}-accuracy-zeros",
-        "What zeros cost in accuracy: test accuracy of u minus that of the dense network of the same table,"
-        " against the share of zeros: ours are counted over the sparsified weights, the paper's over all weights."
-        " Filled marks are ours, hollow ones the paper's, in the colour of the rows that repeat it. The trainings"
-        " are of different lengths and widths, so that only the shape may be compared."
-        f"{' At the lower edge are networks that lose more than ten points, with what they lose.' if broken else ''}"
+        "The accuracy cost of zeros: test accuracy of u minus that of the dense network of the same table, against"
+        " the fraction of zeros. Ours are counted over the sparsified weights, the paper's over all weights. Filled"
+        " marks are ours. Hollow marks are the paper's, in the colour of the rows that repeat them. The trainings"
+        " differ in length and width, so only the shape can be compared."
+        f"{' Networks that lose more than ten points are at the lower edge, with their loss.' if broken else ''}"
         f"{' Bars are one standard deviation over the seeds.' if max(seeds) > 1 else ''}"
-        f"{f' Where there is one seed, {CHANCE} may be chance.' if min(seeds) == 1 else ''}",
+        f"{f' For marks with one seed, differences of up to {CHANCE} may be chance.' if min(seeds) == 1 else ''}",
         draw,
         (WIDE, 3.8 + 0.2 * rows),
         (NARROW, (3.6 + 0.2 * rows) * len(shown)),
@@ -122,14 +122,14 @@ def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
         Line2D([], [], color=ink, marker="o", label="as the paper prints it", **hollow),
     ]
     axes.set(title=table.called, xlabel="zeros, %", xlim=(-4, 104))
-    axes.set_ylabel("accuracy to dense, points")
+    axes.set_ylabel("accuracy relative to dense, points")
     axes.margins(y=0.15)
     _draw_broken(axes, [point for point in points if point.broken])
     axes.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.19), fontsize=8.5)
 
 
 def _draw_broken(axes: Axes, points: list[_Point]) -> None:
-    """Draw networks that lost too much for the axis one above the other at its lower edge, each with its loss."""
+    """Stack networks that lost too much for the axis at its lower edge, each with its loss."""
     low, high = axes.get_ylim()
     step = 0.09 * (high - low)
     axes.set_ylim(low - step * len(points), high)

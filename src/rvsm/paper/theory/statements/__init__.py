@@ -112,7 +112,7 @@ def run(keys: Iterable[str] | None = None, *, quick: bool = False, sweep: Sweep 
 
     Args:
         keys: the statements; all of them if None.
-        quick: a small sweep for a fast look.
+        quick: use a small sweep, for a fast run.
         sweep: runs that already exist, to be used instead of new ones.
 
     >>> [verdict.verdict for verdict in run(["gradient", "critical-points"], quick=True)]

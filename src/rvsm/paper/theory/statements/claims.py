@@ -18,7 +18,7 @@ from rvsm.paper.theory.verdict import Verdict, check, judge
 
 
 def beta_essential(sweep: Sweep) -> Verdict:
-    """Run with β far above its bound, and look for what then fails: descent, angle, error."""
+    """Run with β far above its bound, and find what then fails: descent, angle, error."""
     path, truth = sweep.once(beta_far_too_large, seeds=16 if sweep.quick else 64)
     rise = path.lagrangian.diff(dim=0).amax()
     turn = first_turn(2.1)
@@ -50,7 +50,7 @@ def beta_essential(sweep: Sweep) -> Verdict:
 
 
 def beta_too_large(sweep: Sweep) -> Verdict:
-    """Run counterexample 4, look at ℒ in every step, and where each run stops."""
+    """Run counterexample 4, and check ℒ in every step and the end of each run."""
     path, truth = sweep.once(beta_far_too_large, seeds=16 if sweep.quick else 64)
     theta, left = path.theta[-1, 0], path.stationarity[-1, 0]
     moving = int((left >= CONVERGED).sum())
@@ -74,7 +74,7 @@ def beta_too_large(sweep: Sweep) -> Verdict:
 
 
 def high_probability(sweep: Sweep) -> Verdict:
-    """Start in random directions, and compare the share that ends below δ with the cone's share of the sphere."""
+    """Start in random directions, and compare the fraction that ends below δ with the cone's fraction of the sphere."""
     seeds = 300 if sweep.quick else 3000
     shown, slack, worse = [], [], []
     for d in (2, 10):
@@ -194,7 +194,7 @@ def only_the_threshold(sweep: Sweep) -> Verdict:
 
 
 def _from_anywhere(d: int, delta: float, seeds: int) -> tuple[Trajectory, float]:
-    """Run ℓ1 from random directions; return also the share of the sphere with θ ≤ π − δ."""
+    """Run ℓ1 from random directions; return also the fraction of the sphere with θ ≤ π − δ."""
     generator = torch.Generator().manual_seed(17)
     truth = unit(torch.randn(seeds, d, generator=generator, dtype=torch.float64))
     start = unit(torch.randn(seeds, d, generator=generator, dtype=torch.float64))
@@ -204,7 +204,7 @@ def _from_anywhere(d: int, delta: float, seeds: int) -> tuple[Trajectory, float]
 
 
 def _cap(d: int, delta: float) -> float:
-    """Return the share of the unit sphere within the angle δ of a point: ∫₀^δ sin^{d−2} over ∫₀^π sin^{d−2}."""
+    """Return the fraction of the unit sphere within the angle δ of a point: ∫₀^δ sin^{d−2} over ∫₀^π sin^{d−2}."""
     n = 2000
     heights = [sin(delta * (i + 0.5) / n) ** (d - 2) * delta for i in range(n)]
     whole = [sin(pi * (i + 0.5) / n) ** (d - 2) * pi for i in range(n)]

@@ -55,7 +55,7 @@ def descent(sweep: Sweep) -> Verdict:
 
 
 def rest(sweep: Sweep) -> Verdict:
-    """Count the runs that come to rest, and look for a cycle where β is below L⁺."""
+    """Count the runs that come to rest, and find a cycle where β is below L⁺."""
     weak, strong = _runs(sweep, "u", strong=False), _runs(sweep, "u", strong=True)
     sure = torch.cat([_all(strong, "left"), _all(weak, "left", "l1")])
     rested = int((sure <= RESTED).sum())
