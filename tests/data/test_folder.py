@@ -159,7 +159,7 @@ def test_too_little_memory_is_not_blamed_on_an_image(
 
     root = grow(tmp_path / "mine", SPLIT)
     monkeypatch.setattr(where, fail)
-    message = r"not enough memory for the images of .*mine in 99×99 pixels \(.*(decoded|left)\); give a smaller size"
+    message = r"not enough memory for the images of .*mine at 99×99 pixels \(.*(decoded|left)\); give a smaller size"
     with pytest.raises(ValueError, match=message):
         Folder(root, size=99).load()
 

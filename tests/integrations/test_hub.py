@@ -85,11 +85,12 @@ def test_what_the_runtime_cannot_do_is_said_and_an_old_packed_form_goes(tmp_path
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"logits": self.net(x)}
 
-    with pytest.warns(UserWarning, match="saved without its packed form: the model returns a dict"):
+    reason = "the model must return a tensor or a tuple of tensors but returns a dict"
+    with pytest.warns(UserWarning, match=f"saved without its packed form: {reason}"):
         save_pretrained(Reading(), tmp_path, sparsifier=sparsifier, example_input=torch.randn(4, 20))
     assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "README.md"}
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
-    assert "There is no packed form: the model returns a dict" in card
+    assert f"There is no packed form: {reason}" in card
     assert "| `net.2.weight` | 2 × 30 |" in card
 
 

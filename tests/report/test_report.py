@@ -155,9 +155,9 @@ def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str,
 @pytest.mark.parametrize(
     ("batches", "said"),
     [
-        ([16, 16], "tried, for batches of 16 with 1 thread."),
-        ([64, 1], "tried, for batches of 1 with 1 thread and batches of 64 with 1 thread."),
-        ([None], "was tried."),
+        ([16, 16], "other engine, for batches of 16 with 1 thread."),
+        ([64, 1], "other engine, for batches of 1 with 1 thread and batches of 64 with 1 thread."),
+        ([None], "fastest other engine."),
     ],
 )
 def test_the_legend_says_what_was_timed(

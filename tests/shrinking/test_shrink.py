@@ -229,7 +229,7 @@ def test_what_an_optimizer_remembers_in_another_shape_is_refused(zoo: Any) -> No
     zoo.empty_channels(model, 0.5)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.state[model[0].weight]["rows"] = torch.zeros(6)
-    with pytest.raises(ValueError, match=r"the optimizer's 'rows' of '0.weight' has shape \[6\]"):
+    with pytest.raises(ValueError, match=r"the optimizer's 'rows' for '0.weight' has shape \[6\]"):
         rvsm.shrink(model, EXAMPLE, optimizer=optimizer)
 
 

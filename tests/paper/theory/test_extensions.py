@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from rvsm.paper.theory import beyond, outside
+from rvsm.paper.theory import extensions, outside_hypotheses
 from rvsm.paper.theory.error_order import limit_errors
 from rvsm.paper.theory.sample import inputs
 
 
 def test_a_finite_sample_comes_closer_as_it_grows() -> None:
-    found = beyond.finite_sample((100, 3200), seeds=3, steps=80)
+    found = extensions.finite_sample((100, 3200), seeds=3, steps=80)
     mean = found.distance.mean(dim=1)
     assert mean[1] < mean[0] / 2
     assert found.rise.max() < 1e-6
@@ -17,7 +17,7 @@ def test_a_finite_sample_comes_closer_as_it_grows() -> None:
 
 
 def test_the_noise_floor_falls_with_the_batch() -> None:
-    found = beyond.mini_batches((8, 128), seeds=4, steps=300)
+    found = extensions.mini_batches((8, 128), seeds=4, steps=300)
     assert found.floor[1] < found.floor[0] / 2
     assert found.distance.shape == (2, 61, 4)
 
@@ -27,7 +27,7 @@ def test_the_gradient_on_fresh_data_is_that_of_its_loss() -> None:
     w = torch.randn(2, 3, dtype=torch.float64)
 
     def evaluate(v: torch.Tensor):
-        return beyond._Fresh(truth, 3, 50, 0.1, torch.Generator().manual_seed(1)).evaluate(v)
+        return extensions._Fresh(truth, 3, 50, 0.1, torch.Generator().manual_seed(1)).evaluate(v)
 
     step = 1e-6 * torch.randn_like(w)
     change = evaluate(w + step).value - evaluate(w - step).value
@@ -35,7 +35,7 @@ def test_the_gradient_on_fresh_data_is_that_of_its_loss() -> None:
 
 
 def test_two_layers_descend_to_the_truth() -> None:
-    found = beyond.two_layers(seeds=6, steps=400)
+    found = extensions.two_layers(seeds=6, steps=400)
     assert found.lagrangian.diff(dim=0).max() < 1e-12
     assert found.theta[0].max() > 1
     assert found.theta[-1].max() < 0.05
@@ -48,12 +48,12 @@ def test_the_loss_of_two_layers_against_data() -> None:
     w, v = torch.randn(1, 3, dtype=torch.float64), torch.rand(1, 2, dtype=torch.float64)
     x = inputs(400_000, k=2, d=3, generator=torch.Generator().manual_seed(0))
     error = ((x @ w[0]).relu() @ v[0] - (x @ truth[0]).relu() @ v_truth).square()
-    z = (error.mean() - beyond._two_layer_loss(w, v, truth, v_truth)) / (error.std() / 400_000**0.5)
+    z = (error.mean() - extensions._two_layer_loss(w, v, truth, v_truth)) / (error.std() / 400_000**0.5)
     assert abs(float(z)) < 4
 
 
 def test_the_map_is_inside_the_theorem_below_the_bound_and_not_far_above() -> None:
-    found = outside.angle_map(multiples=4, margins=4, seeds=4, steps=300)
+    found = outside_hypotheses.angle_map(multiples=4, margins=4, seeds=4, steps=300)
     assert found.theta.shape == (4, 4)
     inside = found.multiples <= 1
     assert (found.theta[inside] < found.margins).all()
@@ -63,21 +63,23 @@ def test_the_map_is_inside_the_theorem_below_the_bound_and_not_far_above() -> No
     assert found.empty[-1, -1] == 1
 
 
-@pytest.mark.parametrize("study", [outside.angle_map, outside.start_at_pi, beyond.finite_sample])
+@pytest.mark.parametrize(
+    "study", [outside_hypotheses.angle_map, outside_hypotheses.start_at_pi, extensions.finite_sample]
+)
 def test_an_unknown_penalty(study) -> None:
     with pytest.raises(ValueError, match="unknown penalty 'l3'; choose from l1, l0, tl1"):
         study(penalty="l3")
 
 
 def test_a_large_threshold_empties_u() -> None:
-    found = outside.threshold_study(points=5, seeds=6, steps=200)
+    found = outside_hypotheses.threshold_study(points=5, seeds=6, steps=200)
     assert (found.empty[:, -1] == 1).all()
     assert (found.empty[:, 0] == 0).all()
     assert found.sparsity.shape == (3, 5)
 
 
 def test_a_start_opposite_to_the_truth() -> None:
-    found = outside.start_at_pi(seeds=3, steps=200)
+    found = outside_hypotheses.start_at_pi(seeds=3, steps=200)
     assert found.steps.shape == (13, 3)
     assert float(found.offsets[-1]) == 0
     assert (found.theta[0][found.steps[0] >= 0] < 0.1).all()

@@ -11,6 +11,7 @@ from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradien
 from rvsm.paper.theory.moving_gradient import FallingRVSM
 from rvsm.paper.theory.penalty_formulas import largest_off, residual
 from rvsm.paper.theory.sparse_gradient import Size
+from rvsm.splitting.layers import Layer
 
 simulation = sys.modules["rvsm.paper.theory.simulate"]  # the package has a function of the same name
 PENALTIES = [rvsm.L1(lam=0.2), rvsm.L0(lam=0.2), *(rvsm.TransformedL1(lam=0.2, a=a) for a in (0.3, 1.0, 3.0))]
@@ -78,7 +79,7 @@ MUTANTS = {
     ),
     "an l0 that shrinks": (rvsm.L0, "prox", lambda self, w, step: 0.9 * l0_prox(self, w, step), ["u-limits"]),
     "a curvature too small": (sparse_gradient, "curvature", lambda k: 0.3 * curvature(k), ["u-descent"]),
-    "a pull of half the strength": (rvsm.RVSM, "_beta", lambda self, layer: layer.beta / 2, ["u-rest"]),
+    "a pull of half the strength": (Layer, "pull", lambda self, lr: lr * self.beta / 2, ["u-rest"]),
     "RVSM in the place of the homotopy": (
         sparse_gradient,
         "_ends",

@@ -13,6 +13,7 @@ from rvsm.paper.theory import EXPECTED, STATEMENTS, Sweep, Verdict, bounds, diff
 from rvsm.paper.theory.statements import claims, corollaries, limit, lipschitz, strip
 from rvsm.paper.theory.sweep import Plan
 from rvsm.paper.theory.verdict import Check, check, judge
+from rvsm.splitting.layers import Layer
 
 # The package has a function of the same name as the module.
 simulation = sys.modules["rvsm.paper.theory.simulate"]
@@ -209,15 +210,15 @@ MUTANTS = {
         ["descent-printed-l0", "corollary-1.2-printed"],
     ),
     "a pull of half the strength": (
-        rvsm.RVSM,
-        "_beta",
-        lambda self, layer: layer.beta / 2,
+        Layer,
+        "pull",
+        lambda self, lr: lr * self.beta / 2,
         ["moreau", "beta-bound"],
     ),
     "a pull of three times the strength": (
-        rvsm.RVSM,
-        "_beta",
-        lambda self, layer: 3 * layer.beta,
+        Layer,
+        "pull",
+        lambda self, lr: 3 * lr * self.beta,
         ["theorem-iii-error", "parallel-limit"],
     ),
 }

@@ -34,7 +34,7 @@ def test_the_largest_feasible_target_is_named_and_works(still: Any, groups: str,
     options = {"steps": 10, "scope": scope, "floor": floor}
     with pytest.raises(ValueError, match="is not feasible") as error:
         still(ws, rvsm.RVSM, penalty="l0", budget=rvsm.Budget(sparsity=0.9999, **options), groups=groups)
-    largest = float(re.findall(r"(?:to|largest is) ([\d.]+);", str(error.value))[0])
+    largest = float(re.findall(r"(?:and|largest is) ([\d.]+);", str(error.value))[0])
     sparsifier = still(
         ws, rvsm.RVSM, at=10, penalty="l0", budget=rvsm.Budget(sparsity=largest, **options), groups=groups
     )

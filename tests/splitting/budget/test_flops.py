@@ -48,7 +48,7 @@ def test_the_largest_feasible_target_by_flops_is_named_and_works(training: Any) 
     method = {"penalty": "l0", "example_input": training.images}
     with pytest.raises(ValueError, match="is not feasible") as error:
         training.finish(rvsm.RVSM, budget=rvsm.Budget(0.99, **options), **method)
-    largest = float(re.findall(r"to ([\d.]+);", str(error.value))[0])
+    largest = float(re.findall(r"and ([\d.]+);", str(error.value))[0])
     training.finish(rvsm.RVSM, budget=rvsm.Budget(largest, **options), **method)
     kept = {name: int((w != 0).sum()) for name, w in training.weights.items()}
     assert kept == {"0.weight": ceil(0.05 * 432), "3.weight": ceil(0.05 * 4608), "8.weight": ceil(0.05 * 320)}
