@@ -33,7 +33,7 @@ def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Mod
         model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
     except Exception as error:  # a user's code may raise anything
         told = str(error) if config.model.name in MODELS else blame(error)
-        raise ValueError(f"the model {config.model.name!r} cannot be made: {told}") from error
+        raise ValueError(f"the model {config.model.name!r} cannot be created: {told}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"model.name {config.model.name!r} must return a torch.nn.Module but returned {model!r}")
     return model
