@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from docstring_parser import parse
 from torch import nn
 
+import networks
 import rvsm
 from rvsm.integrations.recipe import Recipe
 from rvsm.splitting import METHODS, Method
@@ -56,9 +58,7 @@ def test_shared_arguments_are_written_in_one_file(argument: str) -> None:
     assert set(written) <= {"algorithm.py", "layers.py"} | ({"admm.py"} if argument == "overrides" else set())
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 4))
+network = partial(networks.perceptron, 20, 30, 4, seed=0)
 
 
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, t: int) -> None:

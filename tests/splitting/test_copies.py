@@ -8,12 +8,9 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import rvsm
+from networks import perceptron
 
 STEPS = 40
-
-
-def network() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 10))
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:
@@ -27,7 +24,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def trained(finalized: bool) -> tuple[nn.Sequential, rvsm.RVSM, AveragedModel]:
-    model = network()
+    model = perceptron()
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.99))
     optimizer = sgd(model)
     sparsifier = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS).attach(optimizer)
@@ -61,7 +58,7 @@ def test_an_average_of_the_whole_training_gets_the_zeros_and_keeps_them(finalize
 
 def test_a_copy_that_got_the_zeros_keeps_them_in_training() -> None:
     model, sparsifier, _ = trained(finalized=True)
-    dense = network()
+    dense = perceptron()
     sparsifier.apply_zeros(dense)
     rvsm.keep_zeros(dense)
     step(dense, sgd(dense))
@@ -75,7 +72,7 @@ def test_keeping_the_zeros_of_an_average_that_has_none_warns() -> None:
 
 
 def test_zeros_that_are_not_fixed_yet_are_refused() -> None:
-    model = network()
+    model = perceptron()
     sparsifier = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS).attach(sgd(model))
     with pytest.raises(RuntimeError, match="no zeros are fixed yet; call apply_zeros during the phase 'heal'"):
         sparsifier.apply_zeros(copy.deepcopy(model))

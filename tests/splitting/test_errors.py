@@ -4,17 +4,17 @@ import copy
 import pickle
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
+import networks
 import rvsm
 from rvsm.splitting import METHODS
 
-
-def network() -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+network = partial(networks.network, norm=True)
 
 
 L0 = rvsm.L0(lam=1e-3)

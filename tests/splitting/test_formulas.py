@@ -3,11 +3,13 @@
 import copy
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import networks
 import rvsm
 
 LAM, BETA, STEPS = 2e-3, 0.5, 12
@@ -31,9 +33,7 @@ OPTIMIZERS: dict[str, Callable[[list[dict]], torch.optim.Optimizer]] = {
 }
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Conv2d(2, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 16, 5)).to(torch.float64)
+network = partial(networks.network, 2, 6, 5, seed=1, dtype=torch.float64)
 
 
 def batches() -> Iterator[tuple[Tensor, Tensor]]:

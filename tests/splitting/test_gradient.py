@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+import networks
 import rvsm
 from rvsm.groups import GROUPS
 from rvsm.penalties import PENALTIES, Grouped, Penalty
@@ -26,9 +27,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 }
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(1)
-    return nn.Sequential(nn.Conv2d(2, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 16, 5)).to(torch.float64)
+network = partial(networks.network, 2, 6, 5, seed=1, dtype=torch.float64)
 
 
 def loss(model: nn.Module, t: int) -> Tensor:

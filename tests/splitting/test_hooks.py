@@ -3,19 +3,19 @@
 import copy
 import functools
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import networks
 import rvsm
 
 FUSED = [False, True]
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(6)
-    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+network = partial(networks.network, seed=6)
 
 
 def batch(t: int) -> tuple[Tensor, Tensor]:

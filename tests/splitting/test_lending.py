@@ -1,19 +1,16 @@
 """The sparse copy in the model for the time of a block."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import networks
 import rvsm
 
-
-def network() -> nn.Sequential:
-    torch.manual_seed(5)
-    return nn.Sequential(
-        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(), nn.Linear(128, 4)
-    )
+network = partial(networks.network, norm=True, dropout=0.2, seed=5)
 
 
 def batch(t: int) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import rvsm
+from networks import perceptron
 from rvsm.splitting import Method
 
 STEPS = 40
@@ -19,10 +20,6 @@ METHODS: dict[str, Callable[[nn.Module], Method]] = {
     "admm": lambda m: rvsm.ADMM(m, sparsity=0.9, rho=0.1, retrain=0.3, steps=STEPS),
 }
 OVERWRITTEN = "weights that should be zero were not, .* now set to zero without healing"
-
-
-def network() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 10))
 
 
 def adamw(model: nn.Module) -> torch.optim.Optimizer:
@@ -52,7 +49,7 @@ WANTED = round(0.9 * (20 * 30 + 30 * 10))
 @pytest.mark.parametrize("saved_at", [1, STEPS // 4])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_dense_checkpoint_is_cut_when_it_is_finalized(method: str, saved_at: int, assign: bool) -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS[method](model).attach(optimizer)
     train(model, optimizer, saved_at)
@@ -74,7 +71,7 @@ def test_a_dense_checkpoint_is_cut_when_it_is_finalized(method: str, saved_at: i
 
 def test_the_best_checkpoint_comes_back_with_the_state_that_belongs_to_it() -> None:
     """Then the zeros are chosen by the weights as they are, as whenever a training is ended early."""
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS["rvsm"](model).attach(optimizer)
     train(model, optimizer, 10)
@@ -91,7 +88,7 @@ def test_the_best_checkpoint_comes_back_with_the_state_that_belongs_to_it() -> N
 
 
 def test_an_average_of_all_weights_is_cut_when_it_is_finalized() -> None:
-    model = network()
+    model = perceptron()
     average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     optimizer = adamw(model)
     sparsifier = METHODS["rvsm"](model).attach(optimizer)
@@ -105,7 +102,7 @@ def test_an_average_of_all_weights_is_cut_when_it_is_finalized() -> None:
 
 
 def test_a_layer_that_is_frozen_while_it_heals_is_cut_again_and_counted_in_the_warning() -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS["rvsm"](model).attach(optimizer)
     train(model, optimizer, STEPS)
@@ -117,11 +114,11 @@ def test_a_layer_that_is_frozen_while_it_heals_is_cut_again_and_counted_in_the_w
 
 
 def test_pruning_that_ends_early_counts_the_zeros_it_has_fixed() -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS["magnitude"](model).attach(optimizer)
     train(model, optimizer, STEPS // 4)
-    model.load_state_dict(network().state_dict())
+    model.load_state_dict(perceptron().state_dict())
     with pytest.warns(UserWarning, match="finalized at step 10"), pytest.warns(UserWarning, match=OVERWRITTEN):
         sparsifier.finalize()
     assert zeros(model) == WANTED
@@ -129,7 +126,7 @@ def test_pruning_that_ends_early_counts_the_zeros_it_has_fixed() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_tensors_replaced_while_it_heals_are_held_after_attaching_again(method: str) -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS[method](model).attach(optimizer)
     train(model, optimizer, STEPS - 4)
@@ -143,7 +140,7 @@ def test_tensors_replaced_while_it_heals_are_held_after_attaching_again(method: 
 
 
 def test_a_weight_that_the_new_optimizer_does_not_hold_keeps_its_zeros_when_finalized() -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS["rvsm"](model).attach(optimizer)
     train(model, optimizer, STEPS)
@@ -156,7 +153,7 @@ def test_a_weight_that_the_new_optimizer_does_not_hold_keeps_its_zeros_when_fina
 
 
 def test_a_layer_of_another_shape_is_refused() -> None:
-    model = network()
+    model = perceptron()
     optimizer = adamw(model)
     sparsifier = METHODS["rvsm"](model).attach(optimizer)
     train(model, optimizer, STEPS - 4)

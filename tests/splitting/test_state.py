@@ -3,6 +3,7 @@
 import gc
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import networks
 import rvsm
 from rvsm.splitting import METHODS, Method
 
@@ -34,9 +36,7 @@ MAKERS: dict[str, Callable[[nn.Module], Method]] = {
 STOPS = [1, 7, 20, 24, 28, 33]
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+network = partial(networks.network, norm=True, seed=3)
 
 
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:

@@ -1,14 +1,14 @@
 """What a sparsifier says of itself in a notebook."""
 
+from functools import partial
+
 import pytest
 import torch
-from torch import nn
 
+import networks
 import rvsm
 
-
-def network() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 4))
+network = partial(networks.perceptron, 10, 8, 4)
 
 
 def test_a_target_and_the_way_to_it() -> None:

@@ -2,11 +2,13 @@
 
 import copy
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+import networks
 import rvsm
 from rvsm.splitting.support import pack, unpack
 
@@ -18,9 +20,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 }
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(4)
-    return nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+network = partial(networks.network, seed=4)
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:

@@ -1,5 +1,6 @@
 """Optimizers that wrap another, and steps that are made by somebody else."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
+import networks
 import rvsm
 
 STEPS = 20
@@ -61,9 +63,7 @@ class SAM(Optimizer):
         self.second_step()
 
 
-def network() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 6))
+network = partial(networks.perceptron, 6, 8, 6, seed=0)
 
 
 def loss(model: nn.Module) -> Tensor:
