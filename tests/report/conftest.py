@@ -15,6 +15,7 @@ from rvsm.records import Run
 
 look = runpy.run_path(str(Path(__file__).parents[1] / "pages" / "conftest.py"))["look"]
 
+Once = Callable[[str, Callable[[Path], object]], Path]
 KINDS = {
     "dense": ["--method.name", "dense"],
     "l0": ["--method.beta", "1.0", "--penalty.name", "l0", "--penalty.lam", "1e-3"],
@@ -26,23 +27,21 @@ COMMON = ["--model.width", "8", "--training.epochs", "4", "--training.batch", "1
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def trained(once: Once) -> dict[str, Path]:
     """Return folders of finished runs by kind; "l0-80" has seeds 0 and 1, the second as "l0-80-s1"."""
+    folder = once("report-runs", train)
+    return {run.name: run for run in folder.iterdir()}
+
+
+def train(folder: Path) -> None:
     from rvsm.config import build
     from rvsm.train import start
 
-    folder = tmp_path_factory.mktemp("runs")
-    console = Console(file=StringIO())
     data: Dataset | None = None
-    folders = {}
     for kind, seed in [*((kind, 0) for kind in KINDS), ("l0-80", 1)]:
-        flags = [*COMMON, *KINDS[kind], "--name", kind, "--seed", str(seed)]
-        config = read_config(flags=flags)
+        config = read_config(flags=[*COMMON, *KINDS[kind], "--name", kind, "--seed", str(seed)])
         data = data or build.dataset(config)
-        name = f"{kind}-s{seed}" if seed else kind
-        start(config, folder / name, console, data)
-        folders[name] = folder / name
-    return folders
+        start(config, folder / (f"{kind}-s{seed}" if seed else kind), Console(file=StringIO()), data)
 
 
 @pytest.fixture

@@ -20,8 +20,9 @@ ALL = ["dense", "l0", "l0-80", "l0-80-s1", "admm"]
 
 
 @pytest.fixture(scope="module")
-def comparison(trained: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return report([Run(trained[name]) for name in ALL], tmp_path_factory.mktemp("comparison"))
+def comparison(trained: dict[str, Path], once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    runs = [Run(trained[name]) for name in ALL]
+    return once("comparison", lambda folder: report(runs, folder)) / "report.html"
 
 
 def pictures(html: str) -> list[str]:
