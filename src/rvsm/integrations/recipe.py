@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from rvsm.splitting import METHODS, Budget, Method
-from rvsm.splitting.budget import require_share
+from rvsm.splitting.budget import require_fraction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Recipe:
         if self.budget is not None:
             self._check_budget(known)
         if self.sparsity is not None:
-            require_share(self.sparsity)
+            require_fraction(self.sparsity)
             if "sparsity" not in known:
                 raise ValueError(f"{self.method} takes no sparsity; give it a penalty with its λ")
         elif "penalty" not in self.options:

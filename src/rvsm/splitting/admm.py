@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rvsm.penalties import Penalty
-from rvsm.splitting.budget import require_share
+from rvsm.splitting.budget import require_fraction
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.method import Method
 from rvsm.splitting.options import total_pull
@@ -55,7 +55,7 @@ class ADMM(Method):
         if (self.penalty is None) == (self.sparsity is None):
             raise ValueError("give ADMM either a penalty with its λ, or a sparsity as its hard constraint")
         if self.sparsity is not None:
-            self.sparsity = require_share(self.sparsity)
+            self.sparsity = require_fraction(self.sparsity)
         if not _is_count(self.interval):
             raise ValueError(f"interval must be an integer number of steps ≥ 1 but is {self.interval!r}")
         if isinstance(self.retrain, bool) or not isinstance(self.retrain, int | float) or not 0 <= self.retrain < 1:

@@ -30,11 +30,11 @@ _NEXT = re.compile(r"^(?=(Attributes|Example|Reference):)", re.MULTILINE)
 
 def _documented(cls: type) -> str:
     """Return the docstring of a class with the arguments of all its base classes, in the order of the constructor."""
-    told: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         if (section := _SECTION.search(cleandoc(each.__doc__ or ""))) is not None:
-            told |= {entry[1]: f"{entry[0].rstrip()}\n" for entry in _ENTRY.finditer(section[1])}
-    arguments = "Args:\n" + "".join(told[name] for name in signature(cls).parameters if name in told)
+            entries |= {entry[1]: f"{entry[0].rstrip()}\n" for entry in _ENTRY.finditer(section[1])}
+    arguments = "Args:\n" + "".join(entries[name] for name in signature(cls).parameters if name in entries)
     own = cleandoc(cls.__doc__ or "")
     found = _SECTION.search(own) or _NEXT.search(own)  # the class's own section, or the place for it
     begin, end = (len(own), len(own)) if found is None else (found.start(), found.end())

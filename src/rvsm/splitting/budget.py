@@ -60,10 +60,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         # NumPy numbers are converted to Python's, because their repr in a saved state differs.
-        object.__setattr__(self, "sparsity", require_share(self.sparsity))
+        object.__setattr__(self, "sparsity", require_fraction(self.sparsity))
         for name in ("steps", "every"):
             value = getattr(self, name)
-            if (name == "steps" or value is not None) and not (_is_whole(value) and value >= 1):
+            if (name == "steps" or value is not None) and not (_is_integer(value) and value >= 1):
                 raise ValueError(f"{name} must be an integer number of optimizer steps ≥ 1 but is {value!r}")
             object.__setattr__(self, name, None if value is None else int(value))
         for name in ("ramp", "heal", *([] if self.floor is None else ["floor"])):
@@ -97,7 +97,7 @@ class Budget:
         """Return the sparsity that the threshold aims at."""
         return self.sparsity * (1 - (1 - self.progress(step)) ** 3)
 
-    def looks(self, step: int, *, on_hold: bool = False) -> bool:
+    def updates_before(self, step: int, *, on_hold: bool = False) -> bool:
         """Return whether the threshold is updated before a step; after the ramp, only with ``on_hold``."""
         if step > self.ramp_steps and not on_hold:
             return False
@@ -236,7 +236,7 @@ def _magnitudes(all_units: Sequence[Unit]) -> list[Tensor]:
     return [unit.magnitudes() for unit in all_units]
 
 
-def require_share(sparsity: float, of: str = "") -> float:
+def require_fraction(sparsity: float, of: str = "") -> float:
     """Return a sparsity that is a fraction in [0, 1), or raise."""
     if isinstance(sparsity, bool) or not isinstance(sparsity, Real):
         raise TypeError(f"sparsity must be a number in [0, 1) but is {sparsity!r}{of}")
@@ -246,5 +246,5 @@ def require_share(sparsity: float, of: str = "") -> float:
     return float(sparsity)
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)

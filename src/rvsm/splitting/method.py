@@ -179,10 +179,10 @@ class Method(Algorithm):
         """Fix the zeros that are due, again whenever their number rises; or set the threshold of each layer."""
         due = self.fixed_sparsity(self.step)
         if due is not None:
-            rises = budget.looks(self.step) and due != self.fixed_sparsity(self.step - 1)
+            rises = budget.updates_before(self.step) and due != self.fixed_sparsity(self.step - 1)
             if not self._zeros or rises or self.step == budget.ramp_steps:
                 self._zeros.fix(budget.zeros(self.layers.active, due), optimizer)
-        elif not self._zeros and budget.looks(self.step, on_hold=self.alpha < 1):
+        elif not self._zeros and budget.updates_before(self.step, on_hold=self.alpha < 1):
             budget.set_thresholds(self.layers.active, budget.target(self.step))
 
     # The sparse copy

@@ -9,7 +9,7 @@ from rvsm.groups import GROUPS, Grouping
 from rvsm.metrics import multiplications
 from rvsm.penalties import PENALTIES, Penalty
 from rvsm.penalties.base import require_positive
-from rvsm.splitting.budget import Budget, require_share
+from rvsm.splitting.budget import Budget, require_fraction
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import matches
 
@@ -113,7 +113,7 @@ def _give(layer: Layer, options: Mapping[str, Any], *, named: bool) -> None:
             case "beta" | "rho":
                 layer.beta = None if value is None else require_positive(option, value)
             case "sparsity":
-                layer.sparsity = None if value is None else require_share(value, f" for {layer.name!r}")
+                layer.sparsity = None if value is None else require_fraction(value, f" for {layer.name!r}")
             case _:
                 raise ValueError(f"layers have no option {option!r}; choose from penalty, groups, beta, rho, sparsity")
 
