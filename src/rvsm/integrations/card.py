@@ -1,10 +1,11 @@
 """The model card: what a model is, how it was made sparse, how good it is and how to run it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
-from torch import nn
+from torch import Tensor, nn
+
+from rvsm.metrics import sparsity
 
 MARK = "<!-- written by rvsm -->"
 
@@ -34,32 +35,13 @@ load_model(model, "model.safetensors")
 _KEEP = "To continue training without losing the zeros, call `rvsm.keep_zeros(model)`.\n"
 
 
-@dataclass(frozen=True)
-class Row:
-    """A sparse weight."""
-
-    name: str
-    shape: tuple[int, ...]
-    zeros: int
-
-    @property
-    def weights(self) -> int:
-        """The number of weights."""
-        return prod(self.shape)
-
-    def __str__(self) -> str:
-        return f"| `{self.name}` | {' × '.join(map(str, self.shape))} | {100 * self.zeros / self.weights:.2f} |"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Card:
     """The contents of the card.
 
     Attributes:
-        model: the class of the model.
-        rows: its sparse weights.
-        parameters: the total number of its parameters.
-        zeros: how many of them are zero.
+        model: the model.
+        weights: its sparse weights, by name.
         figures: accuracy and similar numbers, by name.
         method: the name of the method; None if unknown.
         settings: the options of the method.
@@ -68,10 +50,8 @@ class Card:
 
     """
 
-    model: type[nn.Module]
-    rows: Sequence[Row]
-    parameters: int
-    zeros: int
+    model: nn.Module
+    weights: Mapping[str, Tensor]
     figures: Mapping[str, float]
     method: str | None
     settings: Mapping[str, str]
@@ -85,15 +65,17 @@ class Card:
         library = "transformers" if self._by_transformers else "pytorch"
         return (
             f"---\nlibrary_name: {library}\ntags:\n- rvsm\n- sparse\n- pruning\n---\n{MARK}\n\n"
-            f"# {self.model.__name__}, {self._percentage:.2f} % zeros\n"
+            f"# {type(self.model).__name__}, {self._percentage:.2f} % zeros\n"
         )
 
     def _facts(self) -> str:
+        parameters = list(self.model.parameters())
+        count = sum(w.numel() for w in parameters)
         known = {
             "method": "not recorded" if self.method is None else f"`{self.method}`",
             **{name: f"`{value}`" for name, value in self.settings.items() if value != "None"},
             "zeros in the sparsified weights": f"{self._percentage:.2f} %",
-            "zeros in all parameters": f"{100 * self.zeros / self.parameters:.2f} % of {self.parameters:,}",
+            "zeros in all parameters": f"{100 * sparsity(parameters):.2f} % of {count:,}",
             **({name: f"{value:.4g}" for name, value in self.figures.items()} or {"accuracy": "not recorded"}),
             **{f"`{name}`": f"{size / 1e6:.2f} MB" for name, size in self.sizes.items()},
         }
@@ -101,23 +83,27 @@ class Card:
         return f"| | |\n| --- | --- |\n{rows}\n\nFigures refer to the sparse model in this folder.\n"
 
     def _how(self) -> str:
-        own = _TRANSFORMERS if hasattr(self.model, "from_pretrained") else _TORCH
-        module = "transformers" if self._by_transformers else self.model.__module__
-        dense = own.format(model=self.model.__name__, module=module)
+        kind = type(self.model)
+        template = _TRANSFORMERS if hasattr(kind, "from_pretrained") else _TORCH
+        module = "transformers" if self._by_transformers else kind.__module__
+        dense = template.format(model=kind.__name__, module=module)
         packed = _RUN if self.unpacked is None else f"There is no packed form: {self.unpacked}.\n"
         return f"## How to run it\n\nIn PyTorch:\n\n{dense}\n{_KEEP}\nWithout PyTorch, skipping the zeros:\n\n{packed}"
 
     def _layers(self) -> str:
-        rows = "\n".join(map(str, self.rows))
+        rows = "\n".join(
+            f"| `{name}` | {' × '.join(map(str, w.shape))} | {100 * sparsity([w]):.2f} |"
+            for name, w in self.weights.items()
+        )
         return f"## Layers\n\n| weight | shape | zeros, % |\n| --- | --- | ---: |\n{rows}\n"
 
     @property
     def _percentage(self) -> float:
-        return 100 * sum(row.zeros for row in self.rows) / sum(row.weights for row in self.rows)
+        return 100 * sparsity(self.weights.values())
 
     @property
     def _by_transformers(self) -> bool:
-        return self.model.__module__.split(".")[0] == "transformers"
+        return type(self.model).__module__.split(".")[0] == "transformers"
 
 
 def _cell(text: str) -> str:

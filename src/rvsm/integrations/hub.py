@@ -11,7 +11,7 @@ from safetensors.torch import save_model
 from torch import Tensor, nn
 
 from rvsm.files import replacing, write_text
-from rvsm.integrations.card import MARK, Card, Row
+from rvsm.integrations.card import MARK, Card
 from rvsm.metrics import zeros
 from rvsm.modes import modes_kept
 from rvsm.splitting import Method
@@ -45,19 +45,17 @@ def save_pretrained(
 
     """
     target, model = Path(folder), unwrap(model)
-    rows = _rows(model, sparsifier)
+    weights = _sparse_weights(model, sparsifier)
     figures = _figures(accuracy)
     _require_own(target / CARD)
     target.mkdir(parents=True, exist_ok=True)
     _write_weights(model, target)
     card = Card(
-        model=type(model),
-        rows=rows,
-        parameters=sum(p.numel() for p in model.parameters()),
-        zeros=sum(zeros(p.detach()) for p in model.parameters()),
+        model=model,
+        weights=weights,
         figures=figures,
         method=None if sparsifier is None else sparsifier.name,
-        settings=_settings(sparsifier),
+        settings={} if sparsifier is None else _settings(sparsifier),
         unpacked=_pack(model, example_input, target / PACKED),
         sizes={name: (target / name).stat().st_size for name in (WEIGHTS, PACKED) if (target / name).exists()},
     )
@@ -65,7 +63,7 @@ def save_pretrained(
     return target
 
 
-def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
+def _sparse_weights(model: nn.Module, sparsifier: Method | None) -> dict[str, Tensor]:
     """Return the sparse weights by their names in the model, which may be a part of the trained model."""
     names = {id(w): name for name, w in model.named_parameters()}
     if sparsifier is None:
@@ -79,13 +77,11 @@ def _rows(model: nn.Module, sparsifier: Method | None) -> list[Row]:
             raise ValueError(f"the sparsifier acts on another model: {foreign[0]!r} is not a weight of this one")
     if not any(zeros(w.detach()) for w in chosen):
         raise ValueError("the model has no zeros; call finalize() on its sparsifier before saving it")
-    return [Row(names[id(w)], tuple(w.shape), zeros(w.detach())) for w in chosen]
+    return {names[id(w)]: w for w in chosen}
 
 
-def _settings(sparsifier: Method | None) -> dict[str, str]:
+def _settings(sparsifier: Method) -> dict[str, str]:
     """Return the options of the method, and the penalties it has used."""
-    if sparsifier is None:
-        return {}
     penalties = dict.fromkeys(type(layer.template).__name__ for layer in sparsifier.layers if layer.template)
     return {"penalty": ", ".join(penalties) or "None", **sparsifier.settings()}
 

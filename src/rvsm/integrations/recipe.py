@@ -51,15 +51,15 @@ class Recipe:
     def build(self, model: nn.Module, steps: int | None) -> Method:
         """Return the method for a model and a training with this number of steps."""
         known = self._known()
-        told: dict[str, Any] = {}
+        derived: dict[str, Any] = {}
         if self.sparsity is not None and self.budget is not None:
-            told["budget"] = Budget(self.sparsity, **{"steps": steps, **self.budget})
+            derived["budget"] = Budget(self.sparsity, **{"steps": steps, **self.budget})
         elif self.sparsity is not None:
-            told |= {"sparsity": self.sparsity, "steps": steps}
+            derived |= {"sparsity": self.sparsity, "steps": steps}
         if self.method == "rvsm" and "penalty" not in self.options:
-            told["penalty"] = "l0"
+            derived["penalty"] = "l0"
         method: type[Any] = METHODS[self.method]
-        built: Method = method(model, **{k: v for k, v in told.items() if k in known}, **self.options)
+        built: Method = method(model, **{k: v for k, v in derived.items() if k in known}, **self.options)
         return built
 
     def _check_budget(self, known: set[str]) -> None:
@@ -75,10 +75,6 @@ class Recipe:
         if "budget" not in known:
             raise ValueError(f"{self.method} has no budget; omit budget=")
         Budget(self.sparsity, steps=1, **self.budget)  # makes the checks that are possible before training
-
-    def needs_steps(self) -> bool:
-        """Return whether the method must know how long the training is."""
-        return self.sparsity is not None
 
     def _known(self) -> set[str]:
         return set(signature(METHODS[self.method]).parameters) - {"model"}

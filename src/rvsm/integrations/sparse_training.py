@@ -15,34 +15,35 @@ from rvsm.splitting.weights import unwrap
 
 
 class SparseTraining:
-    """The lifecycle of a method in the training loop of another library.
+    """The base of the callbacks: their arguments, and the lifecycle of a method in another library's training loop."""
 
-    Args:
-        recipe: the method to build.
-        recalibrate: batches to estimate the batch-norm statistics of the sparse network from.
-
-    Attributes:
-        sparsifier: the method; None before it is built.
-
-    """
-
-    def __init__(self, recipe: Recipe, recalibrate: Batches | None) -> None:
-        self.recipe, self.recalibrate = recipe, recalibrate
+    def __init__(
+        self,
+        sparsity: float | None = None,
+        *,
+        method: str = "rvsm",
+        budget: Mapping[str, Any] | None = None,
+        steps: int | None = None,
+        recalibrate: Batches | None = None,
+        **options: Any,
+    ) -> None:
+        self._recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
+        self._steps, self._recalibrate = steps, recalibrate
         self.sparsifier: Method | None = None
         self._model: nn.Module | None = None
         self._shown = ExitStack()
-        self._metrics: dict[str, float] | None = None  # metrics of the copy that is shown now
+        self._shown_metrics: dict[str, float] | None = None  # metrics of the copy that is shown now
 
-    def begin(
+    def _begin(
         self, model: nn.Module, optimizer: Optimizer, *, steps: int | None, saved: Mapping[str, Any] | None
     ) -> None:
         """Attach the method to the optimizer: a new method, or the one from an earlier training of the same model.
 
         A saved state is loaded first, so that zeros that the method still holds are not written into loaded weights.
         """
-        self.hide()
+        self._hide()
         if self.sparsifier is None or self._model is not unwrap(model):
-            built = self.recipe.build(model, steps)
+            built = self._recipe.build(model, steps)
         else:
             built = self.sparsifier
             built.detach()
@@ -51,33 +52,27 @@ class SparseTraining:
         built.attach(optimizer)
         self.sparsifier, self._model = built, unwrap(model)
 
-    def load(self, saved: Mapping[str, Any]) -> None:
-        """Load the state that belongs to weights that were loaded into the model after training."""
-        self.hide()
-        if self.sparsifier is not None:
-            self.sparsifier.load_state_dict(saved)
+    def _show(self) -> None:
+        """Put u into the model until `_hide`; a finalized model already holds u."""
+        if self._shown_metrics is None and self.sparsifier is not None and self.sparsifier.awaits_steps():
+            self._shown_metrics = self._metrics()
+            self._shown.enter_context(self.sparsifier.sparse_weights(recalibrate=self._recalibrate))
 
-    def show(self) -> None:
-        """Put u into the model until `hide`; a finalized model already holds u."""
-        if self._metrics is None and self.sparsifier is not None and self.sparsifier.awaits_steps():
-            self._metrics = self.metrics()
-            self._shown.enter_context(self.sparsifier.sparse_weights(recalibrate=self.recalibrate))
-
-    def hide(self) -> None:
+    def _hide(self) -> None:
         """Restore the training weights."""
-        self._metrics = None
+        self._shown_metrics = None
         self._shown.close()
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Write u into the model permanently."""
-        self.hide()
+        self._hide()
         if self.sparsifier is not None and self.sparsifier.awaits_steps():
-            self.sparsifier.finalize(recalibrate=self.recalibrate)
+            self.sparsifier.finalize(recalibrate=self._recalibrate)
 
-    def metrics(self) -> dict[str, float]:
+    def _metrics(self) -> dict[str, float]:
         """Return the fraction of zeros, ‖w − u‖ and, if there is one, the mean of λ over the layers."""
-        if self._metrics is not None:
-            return dict(self._metrics)
+        if self._shown_metrics is not None:
+            return dict(self._shown_metrics)
         if self.sparsifier is None:
             return {}
         statistics = self.sparsifier.statistics()
