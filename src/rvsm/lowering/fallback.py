@@ -15,11 +15,12 @@ from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
 from rvsm.lowering.guard import Guard
-from rvsm.runtime.execute.explanation import Explanation, Row, least_seconds
+from rvsm.runtime.execute.explanation import Explanation, Row
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.plan.axes import batch_size
+from rvsm.runtime.schedule.step import least_seconds
 from rvsm.threads import torch_threads
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
@@ -60,8 +61,10 @@ class MixedProgram:
         captured = self._captured
         if len(inputs) != len(captured.inputs):
             raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
-        tensors = [_tensor(x, node.meta["val"].dtype) for x, node in zip(inputs, captured.inputs, strict=True)]
-        for x, node in zip(tensors, captured.inputs, strict=True):
+        tensors = []
+        for given, node in zip(inputs, captured.inputs, strict=True):
+            x = given.detach() if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
+            tensors.append(x.to("cpu", node.meta["val"].dtype))
             expected = list(node.meta["val"].shape[1:])
             if list(x.shape[1:]) != expected or not x.ndim:
                 sizes = ", ".join(["batch", *map(str, expected)])
@@ -69,8 +72,8 @@ class MixedProgram:
         count = batch_size(tensors)
         taken = self.guard is not None and self.guard.takes(count)
         results = self._answered(tensors, self.guard.run if self.guard is not None and taken else self._run)
-        given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
-        return tuple(given) if captured.several else given[0]
+        answer = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
+        return tuple(answer) if captured.several else answer[0]
 
     def _answered(self, tensors: Sequence[Tensor], run: Run, *, threads: int | None = None) -> list[Tensor]:
         """Return the results of all images, at once or one by one."""
@@ -148,15 +151,8 @@ def _counted(operations: Sequence[Outside]) -> list[str]:
     >>> _counted([("aten.tanh", "a"), ("aten.erf", "b"), ("aten.tanh", "c")])
     ['aten.tanh (2 times, first in a)', 'aten.erf (b)']
     """
-    first: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for name, module in operations:
-        first.setdefault(name, module)
-        counts[name] += 1
-    return [
-        f"{name} ({module})" if counts[name] == 1 else f"{name} ({counts[name]} times, first in {module})"
-        for name, module in first.items()
-    ]
+    counts, first = Counter(name for name, _ in operations), dict(reversed(operations))
+    return [f"{name} ({f'{n} times, first in ' * (n > 1)}{first[name]})" for name, n in counts.items()]
 
 
 def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:
@@ -168,8 +164,3 @@ def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:
         for node, tensor in captured.tensors.items()
         if node in needed
     }
-
-
-def _tensor(x: Any, dtype: torch.dtype) -> Tensor:
-    given = x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    return given.to("cpu", dtype)

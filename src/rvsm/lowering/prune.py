@@ -5,7 +5,7 @@ into the bias of the next layer, but only if that layer has no padding: at a bor
 channel that no later layer has weights for is not computed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from rvsm.lowering.draft import Draft, Floats, Node
-from rvsm.runtime.plan import Activation, AdaptivePooling, Convolution, Pointwise, Pooling
+from rvsm.runtime.plan.operation import Activation
+from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Pointwise, Pooling
 
 Truths = NDArray[np.bool_]
 
@@ -120,17 +121,15 @@ def _stays_constant(path: list[Node], reader: Node) -> bool:
 def apply(activation: Activation, values: Floats) -> Floats:
     """Return an activation of numbers, by PyTorch."""
     x = torch.from_numpy(np.ascontiguousarray(values))
-    a, b = activation.a, activation.b
-    functions: dict[str, Callable[[], torch.Tensor]] = {
-        "none": lambda: x,
-        "clamp": lambda: x.clamp(a, b),
-        "leaky": lambda: functional.leaky_relu(x, a),
-        "sigmoid": lambda: torch.sigmoid(x),
-        "tanh": lambda: torch.tanh(x),
-        "silu": lambda: functional.silu(x),
-        "hardsigmoid": lambda: functional.hardsigmoid(x),
-        "hardswish": lambda: functional.hardswish(x),
-        "gelu": lambda: functional.gelu(x),
-        "gelu_tanh": lambda: functional.gelu(x, approximate="tanh"),
-    }
-    return np.asarray(functions[activation.name]().numpy())
+    match activation.name:
+        case "none":
+            y = x
+        case "clamp":
+            y = x.clamp(activation.a, activation.b)
+        case "leaky":
+            y = functional.leaky_relu(x, activation.a)
+        case "gelu_tanh":
+            y = functional.gelu(x, approximate="tanh")
+        case name:  # without parameters, and called the same in PyTorch
+            y = getattr(functional, name)(x)
+    return np.asarray(y.numpy())

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.plan import NOTHING, Convolution, Flattening, Pointwise
-from rvsm.runtime.plan.operations import MAX_KERNEL
+from rvsm.runtime.plan.operation import NOTHING
+from rvsm.runtime.plan.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
 
 
 def simplify(draft: Draft) -> None:

@@ -91,7 +91,6 @@ def _wait(task: _Task, count: int) -> None:
 
 
 def _help(tasks: SimpleQueue[_Task], number: int) -> None:
-    """Run tasks one after the other."""
     while True:
         task = tasks.get()
         problem = None
