@@ -15,8 +15,8 @@ from torch import nn
 import rvsm.lowering
 from rvsm.bench import ENGINES, Comparison, Measurement, bench, commands, compare, measure, pack
 from rvsm.bench.commands import model_of
+from rvsm.bench.comparison import peak_memory
 from rvsm.bench.engines import Engine, Kind
-from rvsm.bench.memory import peak_memory
 from rvsm.config import read_config
 from rvsm.lowering import guard
 from rvsm.models import convnet

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 SIZES = 1 << 20  # batch sizes that torch.compile may compile for: practically no limit
 Inputs = tuple[Tensor, ...]
-Run = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Engine:
     """An engine with a network: ``prepare`` the inputs once, then ``run`` them repeatedly."""
 
     prepare: Callable[[Inputs], Any]
-    run: Run
+    run: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,6 @@ def called(program: Callable[..., Any]) -> Engine:
     return Engine(_same, lambda inputs: program(*inputs))
 
 
-def _inference(model: Callable[..., Any]) -> Run:
-    def run(inputs: Inputs) -> Any:
-        with torch.inference_mode():
-            return model(*inputs)
-
-    return run
-
-
 def _last(inputs: Inputs) -> Inputs:
     return tuple(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x for x in inputs)
 
@@ -59,17 +50,19 @@ def _half(inputs: Inputs) -> Inputs:
     return tuple(x.to(torch.bfloat16) if x.is_floating_point() else x for x in _last(inputs))
 
 
-def _eager(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    return Engine(_same, _inference(model))
+def _eager(prepare: Callable[[Inputs], Inputs], **form: Any) -> Callable[[nn.Module, Inputs, int], Engine]:
+    """Return what builds PyTorch with a copy of the network in some memory format or precision."""
 
+    def build(model: nn.Module, examples: Inputs, threads: int) -> Engine:
+        network = copy.deepcopy(model).to(**form) if form else model
 
-def _channels_last(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    return Engine(_last, _inference(copy.deepcopy(model).to(memory_format=torch.channels_last)))  # type: ignore[call-overload]
+        def run(inputs: Inputs) -> Any:
+            with torch.inference_mode():
+                return network(*inputs)
 
+        return Engine(prepare, run)
 
-def _bfloat16(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    half = copy.deepcopy(model).to(torch.bfloat16).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Engine(_half, _inference(half))
+    return build
 
 
 def _compiled(model: nn.Module, examples: Inputs, threads: int) -> Engine:
@@ -131,10 +124,10 @@ def _ours(model: nn.Module, examples: Inputs, threads: int) -> Engine:
 
 
 ENGINES: dict[str, Kind] = {
-    "PyTorch": Kind(_eager),
-    "PyTorch, channels last": Kind(_channels_last),
+    "PyTorch": Kind(_eager(_same)),
+    "PyTorch, channels last": Kind(_eager(_last, memory_format=torch.channels_last)),
     "torch.compile": Kind(_compiled),
-    "PyTorch, bfloat16": Kind(_bfloat16, "bfloat16"),
+    "PyTorch, bfloat16": Kind(_eager(_half, dtype=torch.bfloat16, memory_format=torch.channels_last), "bfloat16"),
     "ONNX Runtime": Kind(_onnx_runtime),
     "OpenVINO": Kind(_openvino("f32")),
     "OpenVINO, bfloat16": Kind(_openvino("bf16"), "bfloat16"),
