@@ -7,6 +7,7 @@ only if a NaN meets a non-zero weight.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,18 +44,15 @@ def _recorded(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Record the inputs of all convolutions and linear layers, with one row per channel."""
     found: dict[str, list[Tensor]] = {}
 
-    def recorder(name: str, channel: int) -> Callable[..., None]:
-        def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = args[0] if args else kwargs["input"]
-            found.setdefault(name, []).append(x.detach().movedim(channel, 0).flatten(1))
-
-        return record
+    def record(name: str, channel: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = args[0] if args else kwargs["input"]
+        found.setdefault(name, []).append(x.detach().movedim(channel, 0).flatten(1))
 
     handles = []
     for name, module in model.named_modules():
         if isinstance(module, _ConvNd | nn.Linear):
             channel = -1 - len(module.kernel_size) if isinstance(module, _ConvNd) else -1
-            handles.append(module.register_forward_pre_hook(recorder(name, channel), with_kwargs=True))
+            handles.append(module.register_forward_pre_hook(partial(record, name, channel), with_kwargs=True))
     try:
         yield found
     finally:

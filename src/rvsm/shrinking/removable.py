@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 
 from rvsm.coupling import Channels
-from rvsm.coupling.channels import is_depthwise
+from rvsm.coupling.channels import computes, is_depthwise
 
 
 def removable(model: nn.Module, channels: Channels, constants: dict[str, Tensor]) -> Tensor:
@@ -35,7 +35,7 @@ def _unneeded(model: nn.Module, channels: Channels, constants: dict[str, Tensor]
     unneeded = torch.ones(channels.count, dtype=torch.bool)
     for name, read in channels.inputs.items():
         module = model.get_submodule(name)
-        if isinstance(module, _ConvNd | nn.Linear) and not is_depthwise(module):
+        if computes(module):
             spared = _unread(module, ~gone[channels.outputs[name]]) | _absorbs(module, constants[name]).cpu()
             unneeded[read[~spared]] = False
     unneeded[list(channels.kept)] = False
@@ -44,22 +44,20 @@ def _unneeded(model: nn.Module, channels: Channels, constants: dict[str, Tensor]
 
 def _unread(module: _ConvNd | nn.Linear, outputs: Tensor) -> Tensor:
     """Return which inputs have no weights in a layer with only some outputs left."""
-    used = module.weight.detach().cpu().flatten(2 if module.weight.dim() > 2 else 1) != 0
-    used = used.any(dim=2) if used.dim() > 2 else used
-    if isinstance(module, _ConvNd) and module.transposed:
-        groups = module.groups
-        return ~torch.cat([u[:, o].any(dim=1) for u, o in zip(used.chunk(groups), outputs.chunk(groups), strict=True)])
-    groups = module.groups if isinstance(module, _ConvNd) else 1
-    return ~torch.cat([u[o].any(dim=0) for u, o in zip(used.chunk(groups), outputs.chunk(groups), strict=True)])
+    w = module.weight.detach().cpu()
+    used = (w != 0).view(*w.shape[:2], -1).any(dim=2)
+    groups, transposed = (module.groups, module.transposed) if isinstance(module, _ConvNd) else (1, False)
+    parts = zip(used.chunk(groups), outputs.chunk(groups), strict=True)
+    return ~torch.cat([u[:, o].any(dim=1) if transposed else u[o].any(dim=0) for u, o in parts])
 
 
 def _absorbs(module: _ConvNd | nn.Linear, constants: Tensor) -> Tensor:
     """Return which inputs a layer does not need because their values are constant."""
-    plain = True
+    foldable = True
     if isinstance(module, _ConvNd):
         unpadded = module.padding == "valid" or not (isinstance(module.padding, str) or any(module.padding))
-        plain = not module.transposed and (unpadded or module.padding_mode != "zeros")
-    return constants.isfinite() if plain else constants == 0
+        foldable = not module.transposed and (unpadded or module.padding_mode != "zeros")
+    return constants.isfinite() if foldable else constants == 0
 
 
 def _even_out(model: nn.Module, channels: Channels, gone: Tensor) -> bool:

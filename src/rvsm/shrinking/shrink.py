@@ -11,8 +11,7 @@ from torch.optim import Optimizer
 from rvsm.coupling import find_channels
 from rvsm.example_inputs import difference, trial_inputs
 from rvsm.shrinking.constants import constant_inputs
-from rvsm.shrinking.cut import Take, cut
-from rvsm.shrinking.momentum import O, carried_over
+from rvsm.shrinking.cut import O, Take, carried_over, cut
 from rvsm.shrinking.removable import removable
 from rvsm.splitting.weights import unwrap
 
