@@ -13,7 +13,7 @@ from docstring_parser import parse
 from torch import nn
 
 import rvsm
-from rvsm.integrations.recipe import Recipe
+from rvsm.integrations.sparse_training import Recipe
 from rvsm.splitting import METHODS, Method
 
 FILE = Path(__file__).parent / "fading.py"

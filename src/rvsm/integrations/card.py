@@ -37,26 +37,15 @@ _KEEP = "To continue training without losing the zeros, call `rvsm.keep_zeros(mo
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """The contents of the card.
-
-    Attributes:
-        model: the model.
-        weights: its sparse weights, by name.
-        figures: accuracy and similar numbers, by name.
-        method: the name of the method; None if unknown.
-        settings: the options of the method.
-        unpacked: why there is no packed form; None if there is one.
-        sizes: the size of each file in bytes.
-
-    """
+    """The contents of the card; mappings are by name."""
 
     model: nn.Module
-    weights: Mapping[str, Tensor]
-    figures: Mapping[str, float]
+    weights: Mapping[str, Tensor]  # those that are sparse
+    figures: Mapping[str, float]  # accuracy and similar numbers
     method: str | None
-    settings: Mapping[str, str]
-    unpacked: str | None
-    sizes: Mapping[str, int]
+    settings: Mapping[str, str]  # the options of the method
+    unpacked: str | None  # why there is no packed form; None if there is one
+    sizes: Mapping[str, int]  # of files, in bytes
 
     def __str__(self) -> str:
         return "\n".join([self._head(), self._facts(), self._how(), self._layers()])

@@ -47,9 +47,15 @@ def save_pretrained(
     target, model = Path(folder), unwrap(model)
     weights = _sparse_weights(model, sparsifier)
     figures = _figures(accuracy)
-    _require_own(target / CARD)
+    card_path = target / CARD
+    if card_path.exists() and MARK not in card_path.read_text(encoding="utf-8", errors="replace"):
+        raise FileExistsError(f"{card_path} was not written by rvsm and is kept; move it, or choose another folder")
     target.mkdir(parents=True, exist_ok=True)
-    _write_weights(model, target)
+    if callable(save := getattr(model, "save_pretrained", None)):
+        save(target)
+    else:
+        with replacing(target / WEIGHTS) as temporary:
+            save_model(model, str(temporary), metadata={"format": "pt"})
     card = Card(
         model=model,
         weights=weights,
@@ -59,7 +65,7 @@ def save_pretrained(
         unpacked=_pack(model, example_input, target / PACKED),
         sizes={name: (target / name).stat().st_size for name in (WEIGHTS, PACKED) if (target / name).exists()},
     )
-    write_text(str(card), target / CARD)
+    write_text(str(card), card_path)
     return target
 
 
@@ -87,26 +93,11 @@ def _settings(sparsifier: Method) -> dict[str, str]:
 
 
 def _figures(accuracy: float | Mapping[str, float] | None) -> dict[str, float]:
-    """Return the figures by name."""
     named = accuracy if isinstance(accuracy, Mapping) else {} if accuracy is None else {"accuracy": accuracy}
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value):
             raise ValueError(f"accuracy must be a number, or numbers by name, but {name!r} is {value!r}")
     return {str(name): float(value) for name, value in named.items()}
-
-
-def _require_own(card: Path) -> None:
-    """Raise if there is a card that rvsm did not write."""
-    if card.exists() and MARK not in card.read_text(encoding="utf-8", errors="replace"):
-        raise FileExistsError(f"{card} was not written by rvsm and is kept; move it, or choose another folder")
-
-
-def _write_weights(model: nn.Module, folder: Path) -> None:
-    if callable(save := getattr(model, "save_pretrained", None)):
-        save(folder)
-        return
-    with replacing(folder / WEIGHTS) as temporary:
-        save_model(model, str(temporary), metadata={"format": "pt"})
 
 
 def _pack(model: nn.Module, example_input: Tensor | Sequence[Tensor] | None, path: Path) -> str | None:

@@ -83,10 +83,6 @@ class LightningCallback(SparseTraining, Callback):
         """Write u into the module permanently."""
         self._finish()
 
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Restore the training weights."""
-        self._hide()
-
     # Evaluation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -104,12 +100,12 @@ class LightningCallback(SparseTraining, Callback):
             )
         self._show()
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_validation_end(self, *given: Any) -> None:
         """Restore the training weights."""
         self._hide()
 
     on_test_start = on_predict_start = on_validation_start
-    on_test_end = on_predict_end = on_validation_end
+    on_test_end = on_predict_end = on_exception = on_validation_end
 
     def _number_of_steps(self, trainer: Trainer) -> int | None:
         if self._steps is not None or self._recipe.sparsity is None:

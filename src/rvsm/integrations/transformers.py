@@ -60,15 +60,9 @@ class TransformersCallback(SparseTraining, TrainerCallback):
     # The training
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: nn.Module,
-        optimizer: Optimizer,
+        self, args: TrainingArguments, state: TrainerState, control: Any, *, model: nn.Module, optimizer: Optimizer,
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Attach the method to the optimizer, with the state from a checkpoint, if any."""
         if args.load_best_model_at_end:
             raise ValueError(
@@ -97,15 +91,7 @@ class TransformersCallback(SparseTraining, TrainerCallback):
         self._remove_handles()
         self._finish()
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        logs: dict[str, float],
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, *, logs: dict[str, float], **kwargs: Any) -> None:
         """Add the sparsity metrics, for later loggers and for the history."""
         if self._handles:
             measured = self._metrics()
@@ -114,7 +100,7 @@ class TransformersCallback(SparseTraining, TrainerCallback):
 
     # Evaluation: the trainer announces it, begins with a forward pass, and may go through several data sets.
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Note whether an evaluation is due."""
         self._evaluating = control.should_evaluate
 
