@@ -33,13 +33,9 @@ class Kind:
     precision: str = "float32"
 
 
-def _same(inputs: Inputs) -> Inputs:
-    return inputs
-
-
 def called(program: Callable[..., Any]) -> Engine:
     """Return the engine of a program that takes the inputs as they are."""
-    return Engine(_same, lambda inputs: program(*inputs))
+    return Engine(tuple, lambda inputs: program(*inputs))
 
 
 def _last(inputs: Inputs) -> Inputs:
@@ -91,7 +87,7 @@ def _onnx_file(model: nn.Module, examples: Inputs, folder: str) -> Path:
 
 
 def _onnx_runtime(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    from rvsm.export.onnx import onnx_feed, onnx_session
+    from rvsm.export import onnx_feed, onnx_session
 
     with tempfile.TemporaryDirectory() as folder:
         session = onnx_session(_onnx_file(model, examples, folder), threads=threads)
@@ -102,7 +98,7 @@ def _openvino(precision: str) -> Callable[[nn.Module, Inputs, int], Engine]:
     def build(model: nn.Module, examples: Inputs, threads: int) -> Engine:
         import openvino
 
-        from rvsm.export.onnx import onnx_feed
+        from rvsm.export import onnx_feed
 
         options = {
             "INFERENCE_NUM_THREADS": threads,
@@ -124,7 +120,7 @@ def _ours(model: nn.Module, examples: Inputs, threads: int) -> Engine:
 
 
 ENGINES: dict[str, Kind] = {
-    "PyTorch": Kind(_eager(_same)),
+    "PyTorch": Kind(_eager(tuple)),
     "PyTorch, channels last": Kind(_eager(_last, memory_format=torch.channels_last)),
     "torch.compile": Kind(_compiled),
     "PyTorch, bfloat16": Kind(_eager(_half, dtype=torch.bfloat16, memory_format=torch.channels_last), "bfloat16"),

@@ -53,8 +53,8 @@ def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> 
     inputs = {name: places.channels(name, "in", size) for name, (_, size) in sizes.items()}
     kept, lost = dict(places.at(graph.kept)), dict(places.at(graph.lost))
     computed = {int(c) for name, found in outputs.items() if computes(modules[name]) for c in found}
-    given = {c: "it is an input of the network" for c in range(places.count) if c not in computed}
-    return Channels(places.count, outputs, inputs, {**given, **kept}, lost)
+    given = {c: "it is an input of the network" for c in range(len(places)) if c not in computed}
+    return Channels(len(places), outputs, inputs, {**given, **kept}, lost)
 
 
 def is_depthwise(module: nn.Module) -> TypeGuard[_ConvNd]:
@@ -91,9 +91,7 @@ class _Places:
         for one, other in graph.joined:
             self._above[self._root(one)] = self._root(other)
 
-    @property
-    def count(self) -> int:
-        """The number of channels numbered so far."""
+    def __len__(self) -> int:
         return len(self._numbers)
 
     def channels(self, module: str, side: Side, size: int) -> Tensor:

@@ -1,6 +1,6 @@
 """What the callbacks share: a method that is chosen first and built when training begins, and whose u is evaluated."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from inspect import signature
@@ -63,9 +63,8 @@ class Recipe:
             derived |= {"sparsity": self.sparsity, "steps": steps}
         if self.method == "rvsm" and "penalty" not in self.options:
             derived["penalty"] = "l0"
-        method: type[Any] = METHODS[self.method]
-        built: Method = method(model, **{k: v for k, v in derived.items() if k in known}, **self.options)
-        return built
+        method: Callable[..., Method] = METHODS[self.method]
+        return method(model, **{k: v for k, v in derived.items() if k in known}, **self.options)
 
     def _check_budget(self, known: set[str]) -> None:
         """Raise unless the further options of the target are valid."""

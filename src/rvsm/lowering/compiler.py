@@ -8,8 +8,7 @@ from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
 from rvsm.lowering.division import TorchPart, divide
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.fallback import MixedProgram, Step
-from rvsm.lowering.guard import guard
+from rvsm.lowering.fallback import MixedProgram, Step, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import value_shape

@@ -1,20 +1,21 @@
 """A program that needs PyTorch: for operations that the runtime does not have, or because it is faster there."""
 
+import copy
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
-from rvsm.lowering.guard import Guard
 from rvsm.runtime.execute.explanation import Explanation, Row
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import thread_count
@@ -25,6 +26,27 @@ from rvsm.threads import torch_threads
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
+
+MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact
+LIMIT = 0.5  # seconds for one comparison
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A copy of the module that a program was made of, which takes over single images or batches."""
+
+    model: nn.Module
+    single: bool
+    batches: bool
+
+    def takes(self, count: int) -> bool:
+        """Return whether the module takes over batches of this size."""
+        return self.single if count < machine().lanes // 2 else self.batches
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the outputs; the module gets copies of the inputs, since it may change them in place."""
+        results = self.model(*(x.clone() for x in inputs))
+        return list(results) if isinstance(results, tuple | list) else [results]
 
 
 class MixedProgram:
@@ -164,3 +186,31 @@ def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:
         for node, tensor in captured.tensors.items()
         if node in needed
     }
+
+
+def guard(program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int) -> Guard | None:
+    """Return a guard for the calls at which the program is slower than the module; None if there are none."""
+    slower = [_is_slower(program, model, examples, threads, batch) for batch in (1, machine().lanes)]
+    return Guard(copy.deepcopy(model), *slower) if any(slower) else None
+
+
+def _is_slower(
+    program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int, batch: int
+) -> bool:
+    inputs = repeated(examples, batch)
+    least: dict[Callable[..., Any], float] = dict.fromkeys((program, model), float("inf"))
+    begin = time.perf_counter()
+    with torch.inference_mode(), torch_threads(threads):
+        try:
+            model(*inputs)
+        except Exception:  # a model for other batch sizes only; then there is nothing to compare
+            return False
+        program(*inputs)
+        for _ in range(5):
+            for run in (program, model):
+                start = time.perf_counter()
+                run(*inputs)
+                least[run] = min(least[run], time.perf_counter() - start)
+            if time.perf_counter() - begin > LIMIT:
+                break
+    return least[program] > MARGIN * least[model]

@@ -22,17 +22,12 @@ Truths = NDArray[np.bool_]
 
 def remove_dead_channels(draft: Draft) -> int:
     """Remove channels until none is left to remove; return how many were removed."""
-    removed = 0
-    while True:
-        found = 0
+    removed, found = 0, 1
+    while found:
         uses = draft.uses()
-        for node in draft.nodes:
-            readers = _readers(node, draft, uses)
-            if readers:
-                found += _shrink(node, readers)
+        found = sum(_shrink(node, readers) for node in draft.nodes if (readers := _readers(node, draft, uses)))
         removed += found
-        if not found:
-            return removed
+    return removed
 
 
 def _readers(node: Node, draft: Draft, uses: dict[Node, list[Node]]) -> list[tuple[list[Node], Node]]:

@@ -24,11 +24,10 @@ def simplify(draft: Draft) -> None:
 def remove_identities(draft: Draft) -> None:
     """Remove nodes that return their input, and flattenings of a single position."""
     for node in list(draft.nodes):
-        match node.operation:
-            case Pointwise(operation="none") as o if o.activation == NOTHING:
-                draft.replace(node, node.sources[0])
-            case Flattening() if node.sources[0].shape[1:] == (1, 1):
-                draft.replace(node, node.sources[0])
+        o, source = node.operation, node.sources[0]
+        same = isinstance(o, Pointwise) and o.operation == "none" and o.activation == NOTHING
+        if same or (isinstance(o, Flattening) and source.shape[1:] == (1, 1)):
+            draft.replace(node, source)
 
 
 def is_affine(node: Node) -> bool:

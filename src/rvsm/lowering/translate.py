@@ -66,14 +66,10 @@ def translate(
         return None
     try:
         made = known(module_name(node), *arguments, **options)
-        if made is None:
-            return None
-        if made.operation is not None:
-            made.operation.shape([source.shape for source in made.sources])
     except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
         return None
-    axes = axes_of(sizes, made.shape, like=made.axes)
-    if axes is None:
+    axes = None if made is None else axes_of(sizes, made.shape, like=made.axes)
+    if made is None or axes is None:
         return None
     made.axes = axes
     return made

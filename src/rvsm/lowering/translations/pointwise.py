@@ -15,9 +15,7 @@ from rvsm.runtime.plan.operations import Pointwise, Softmax
 
 def activated(name: str, x: Any, activation: Activation) -> Node | None:
     """Return an activation of a value."""
-    if not is_node(x):
-        return None
-    return node(Pointwise(name=name, operation="none", a=0, activation=activation), [x])
+    return node(Pointwise(name=name, operation="none", a=0, activation=activation), [x]) if is_node(x) else None
 
 
 def clamp(name: str, x: Any, low: Any = None, high: Any = None) -> Node | None:

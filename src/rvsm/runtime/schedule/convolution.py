@@ -1,6 +1,6 @@
 """The convolution: taps, tiles and packed weights become steps, by the sparse or the dense kernel."""
 
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -8,14 +8,13 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
-from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
 from rvsm.runtime.schedule.taps import MASKED_AT_ONCE, SHORT_ROW, Taps, copies, in_place, phase_count, scratch, taps
-from rvsm.runtime.schedule.tiling import Tiling, bands, passes, tilings
+from rvsm.runtime.schedule.tiling import Tiling, bands, fused, passes, tilings
 
 SPARSE_BELOW = 0.1  # densities at which there is nothing to choose
 DENSE_ABOVE = 0.9
@@ -85,7 +84,6 @@ def _compute(
 def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:
     o, (kernel, tiles) = site.operation, tiling
     x, y = site.sources[0].geometry, site.target.geometry
-    activation = Activation("clamp", -inf, inf) if o.activation.name == "none" else o.activation
     # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last
     # row of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
     again = o.dilation[0] * (o.kernel[0] - 1) if kernel.block > 1 else 0
@@ -106,7 +104,7 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
         "y_row": y.row,
         "y_plane": y.plane,
         "ranges": thread_ranges(len(tiles), packed, site.threads),
-        "parameters": parameters(activation),
+        "parameters": parameters(fused(o.activation)),
         "inputs": site.sources[0].channels,
         "ahead_rows": (kernel.rows - 1) * o.stride[0] + 1 + again,
         "ahead_row": x.row,

@@ -1,6 +1,6 @@
 """How the output of a convolution is cut into tiles, each with the kernel that computes it."""
 
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.jit import Machine
+from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.schedule.packing import Floats
 from rvsm.runtime.schedule.step import Site
@@ -40,12 +41,12 @@ def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
     gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
     large = source.channels * source.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
     down, right = bands(site.machine, (g.height, g.width), block)
-    result = []
+    result, activation = [], fused(o.activation).name
     for y0, y1, r in down:
         for x0, x1, c in right:
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
-            kernel = Kernel(site.machine.lanes, r, c, block, taps.step, _activation(o), masked=False, ahead=large)
+            kernel = Kernel(site.machine.lanes, r, c, block, taps.step, activation, masked=False, ahead=large)
             result.append(Tiling(kernel, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
 
@@ -84,7 +85,8 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
         key=lambda size: (_effort(g.width, length, size, block), -size[1]),
     )
     tiles = -(-length // (lanes * columns))
-    kernel = Kernel(lanes, 1, columns, block, 1, _activation(site.operation), masked=length % (lanes * columns) != 0)
+    activation = fused(site.operation.activation).name
+    kernel = Kernel(lanes, 1, columns, block, 1, activation, masked=length % (lanes * columns) != 0)
     places = np.arange(tiles, dtype=np.int64) * columns * lanes * 4
     table = np.zeros((tiles, kernel.tile_bytes), dtype=np.uint8)
     table[:, :16] = np.stack([places, places], axis=1).view(np.uint8)
@@ -121,7 +123,6 @@ def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, weights: Floats,
     return int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
 
 
-def _activation(operation: Convolution) -> str:
+def fused(activation: Activation) -> Activation:
     """Return the activation that is compiled in; none at all is a clamp without ends."""
-    name = operation.activation.name
-    return "clamp" if name == "none" else name
+    return Activation("clamp", -inf, inf) if activation.name == "none" else activation
