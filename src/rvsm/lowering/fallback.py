@@ -174,7 +174,10 @@ def _counted(operations: Sequence[Outside]) -> list[str]:
     ['aten.tanh (2 times, first in a)', 'aten.erf (b)']
     """
     counts, first = Counter(name for name, _ in operations), dict(reversed(operations))
-    return [f"{name} ({f'{n} times, first in ' * (n > 1)}{first[name]})" for name, n in counts.items()]
+    return [
+        f"{name} ({first[name]})" if n == 1 else f"{name} ({n} times, first in {first[name]})"
+        for name, n in counts.items()
+    ]
 
 
 def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:

@@ -1,6 +1,6 @@
 """Remove channels that can no longer matter.
 
-A filter without weights gives the constant act(bias) everywhere. If that is zero, nobody needs it. Otherwise it moves
+A filter without weights gives the constant act(bias) everywhere. If that is zero, nothing needs it. Otherwise it moves
 into the bias of the next layer, but only if that layer has no padding: at a border it would count taps outside. And a
 channel that no later layer has weights for is not computed.
 """

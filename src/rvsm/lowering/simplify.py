@@ -50,7 +50,7 @@ def open_convolution(draft: Draft, before: Node, node: Node, uses: dict[Node, li
 
 
 def fold_affine(draft: Draft) -> None:
-    """Multiply scales of batch norm into the convolution before, if nobody else needs what that gives."""
+    """Multiply scales of batch norm into the convolution before, if nothing else reads its output."""
     changed = True
     while changed:
         changed = False

@@ -1,12 +1,12 @@
 """A user's own network, given by the import path of a callable that creates it."""
 
 import importlib
-import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from difflib import SequenceMatcher
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +141,8 @@ def blame(error: BaseException) -> str:
 
 def _check_arguments(name: str, maker: Callable[..., Any], arguments: dict[str, Any]) -> None:
     try:
-        inspect.signature(maker).bind(**arguments)
+        signature(maker).bind(**arguments)
     except ValueError:  # some callables written in C have no signature
         return
     except TypeError as error:
-        takes = inspect.signature(maker)
-        raise ValueError(f"{name!r} does not take these arguments: {error}; it takes {takes}") from error
+        raise ValueError(f"{name!r} does not take these arguments: {error}; it takes {signature(maker)}") from error

@@ -98,7 +98,8 @@ def carried_over(optimizer: O, model: nn.Module, smaller: nn.Module, taken: Mapp
     """
     names = {id(w): name for name, w in model.named_parameters()}
     parameters = dict(smaller.named_parameters())
-    new = [name for name in parameters if name not in names.values()]
+    before = set(names.values())
+    new = [name for name in parameters if name not in before]
     groups = []
     state: dict[Tensor, dict[str, Any]] = {}
     for group in optimizer.param_groups:

@@ -86,7 +86,7 @@ class Program:
         return self
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
-        """Return the outputs for so many images."""
+        """Return the outputs for ``count`` images."""
         outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self.plan.output_sizes()]
         if count:
             batch, single = self._batch, self._single

@@ -79,9 +79,9 @@ class Stage:
             self._free += arenas
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
-        """Return the seconds of each step for one chunk, on this thread; the least of several."""
+        """Return the seconds of each step for the chunk in these arrays, on this thread; the least of several."""
         arenas = self._take(1)
-        call = self._call(inputs, outputs, self._one_chunk(inputs), threads=1, shared=True, arenas=arenas)
+        call = self._call(inputs, outputs, range(self.schedule.images), threads=1, shared=True, arenas=arenas)
         best = [float("inf")] * len(self.schedule.steps)
         for _ in range(repeats if self.schedule.seconds < LONG else 1):
             for k in range(len(best)):
@@ -92,14 +92,11 @@ class Stage:
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
-        """Time one chunk on this thread and remember it; a large network is not run for that, only estimated."""
+        """Time the chunk in these arrays on this thread and remember it; a large network is only estimated, not run."""
         self.chunk_seconds = self.schedule.seconds
         if self.schedule.seconds <= LONG:
-            run = partial(self.perform, inputs, outputs, self._one_chunk(inputs), alone=True)
+            run = partial(self.perform, inputs, outputs, range(self.schedule.images), alone=True)
             self.chunk_seconds = least_seconds(run, limit=LONG)
-
-    def _one_chunk(self, inputs: Sequence[Floats]) -> range:
-        return range(min(self.schedule.images, len(inputs[0])))
 
     def _take(self, count: int) -> list[NDArray[np.uint8]]:
         taken: list[NDArray[np.uint8]] = []

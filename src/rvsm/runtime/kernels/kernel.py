@@ -43,7 +43,7 @@ class Variant(ABC):
         return "_".join([type(self).__name__.lower(), *map(str, astuple(self))])
 
     def code(self) -> str:
-        """Return the text of the function."""
+        """Return the LLVM code of the function."""
         f = Kernel(self)
         self._write(f)
         f.give()

@@ -87,12 +87,12 @@ class Player:
     name: str = "play"
 
     def code(self) -> str:
-        """Return the text of both functions."""
+        """Return the LLVM code of both functions."""
         return f"{meet()}\n\n{play(self.mode)}"
 
 
 def play(mode: Mode) -> str:
-    """Return the text of the player itself."""
+    """Return the LLVM code of the player itself."""
     f = Function("play", [("ptr", "call"), ("i64", "first"), ("i64", "last"), ("i64", "thread")])
     before = mode.flush(f)
     operations, arenas = (f.load("ptr", f.at("%call", 8 * slot)) for slot in (OPERATIONS, ARENAS))
@@ -106,7 +106,7 @@ def play(mode: Mode) -> str:
             f.do(f"call void @meet(ptr %call, i64 {threads})")
     with f.when(f.op(f"xor i1 {together}, true")):
         own = f.load("ptr", f.at(arenas, f.mul("%thread", 8)))
-        with f.loop(0, chunks):  # at most so many; the counter says which
+        with f.loop(0, chunks):  # an upper bound; the counter says which
             taken = f.op(f"atomicrmw add ptr {f.at('%call', 8 * TAKEN)}, i64 1 monotonic")
             with f.when(f.op(f"icmp slt i64 {taken}, {chunks}")), f.loop("%first", "%last") as k:
                 operation = f.at(operations, f.mul(k.index, 8 * SLOTS))

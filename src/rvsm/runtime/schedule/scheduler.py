@@ -22,7 +22,7 @@ SLACK = 4096  # floats after the last buffer: vectors may be read, never written
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The steps of a network for one layout, whose positions are so many ``images`` wide."""
+    """The steps of a network for one layout, whose positions are ``images`` images wide."""
 
     images: int
     arena_bytes: int

@@ -24,7 +24,7 @@ TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 class Step:
     """A kernel with its operands; ``meet`` says that all threads must be done before the next step begins.
 
-    ``operation`` is the one that it belongs to, and ``note`` what ``explain`` says of it.
+    ``operation`` is the one that it belongs to, and ``note`` describes it in ``explain``.
     """
 
     variant: Variant

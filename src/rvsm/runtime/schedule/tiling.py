@@ -30,13 +30,13 @@ class Tiling(NamedTuple):
 
 
 def tilings(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
-    """Return the tiles that cover the output, for blocks of so many output channels."""
+    """Return the tiles that cover the output, for blocks of ``block`` output channels."""
     over_positions = site.sources[0].geometry.unit == 1
     return [_positions(site, block)] if over_positions else _images(site, taps, block)
 
 
 def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
-    """Cut the output into tiles of rows × columns; what is left at the right and below gets smaller tiles."""
+    """Cut the output into tiles of rows × columns; the remainder at the right and below gets smaller tiles."""
     source, g, o = site.sources[0], site.target.geometry, site.operation
     gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
     large = source.channels * source.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
@@ -52,7 +52,7 @@ def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
 
 
 def bands(machine: Machine, size: tuple[int, int], block: int) -> tuple[list[Band], list[Band]]:
-    """Return how rows and columns of a map are cut into tiles: first, last and step, and what is left."""
+    """Return how rows and columns of a map are cut into tiles: first, last and step of the tiles, and of the remainder."""
     limit = {1: 8, 2: 8, 4: 4} if machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     rows, columns = _tile(*size, limit[block])
     return _bands(size[0], rows), _bands(size[1], columns)
@@ -97,7 +97,7 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
 
 
 def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float:
-    """Return about how many cycles a record takes over the whole map, with so many lanes and vectors in a tile.
+    """Return about how many cycles a record takes over the whole map, for a tile of ``size`` lanes × vectors.
 
     A vector that crosses a cache line is loaded in two pieces; rows that are no multiple of a vector make that happen.
     Two vectors of 64 bytes can be loaded in a cycle, or up to three smaller ones.

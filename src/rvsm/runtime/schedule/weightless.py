@@ -34,7 +34,7 @@ def copy(
 ) -> Step:  # fmt: skip
     """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel.
 
-    With ``own`` each thread makes copies of its own, so many bytes after those of the thread before.
+    With ``own`` each thread makes its own copies, ``own`` bytes after those of the previous thread.
     """
     operands = copy_operands(source, target, channels=channels, planes=planes, table=table, own=own)
     variant = copies.Copy(machine.lanes, step, ragged, own > 0)
