@@ -52,7 +52,7 @@ def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
 
 
 def bands(machine: Machine, size: tuple[int, int], block: int) -> tuple[list[Band], list[Band]]:
-    """Return how rows and columns of a map are cut into tiles: first, last and step of the tiles, and of the remainder."""
+    """Return how rows and columns of a map are cut into tiles: first, last and step, also of the remainder."""
     limit = {1: 8, 2: 8, 4: 4} if machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     rows, columns = _tile(*size, limit[block])
     return _bands(size[0], rows), _bands(size[1], columns)
