@@ -15,10 +15,10 @@ from torch import nn
 import rvsm.lowering
 from rvsm.bench import ENGINES, Comparison, Measurement, bench, commands, compare, measure, pack
 from rvsm.bench.commands import model_of
+from rvsm.bench.comparison import peak_memory
 from rvsm.bench.engines import Engine, Kind
-from rvsm.bench.memory import peak_memory
 from rvsm.config import read_config
-from rvsm.lowering import guard
+from rvsm.lowering import fallback
 from rvsm.models import convnet
 from rvsm.records import Record, Run
 from rvsm.runtime import Program
@@ -194,7 +194,7 @@ def test_size_and_speeds_are_kept_in_the_runs_folder(tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "2")  # the number asked for counts for our engine, too
     used: list[int] = []
     real = rvsm.lowering.compile
-    monkeypatch.setattr(guard, "_is_slower", lambda *given: True)  # the file is timed, and that has no PyTorch
+    monkeypatch.setattr(fallback, "_is_slower", lambda *given: True)  # the file is timed, and that has no PyTorch
     timed: list[Program] = []
 
     def comparing(*given: Any, **named: Any) -> Comparison:

@@ -6,7 +6,7 @@ import pytest
 from torch import nn
 
 import rvsm
-from rvsm.integrations.recipe import Recipe
+from rvsm.integrations.sparse_training import Recipe
 
 
 def recipe(**given: Any) -> Recipe:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rvsm.lowering import guard
+from rvsm.lowering import fallback
 
 
 @pytest.fixture(autouse=True)
 def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never leave a network to PyTorch only because it was faster there."""
-    monkeypatch.setattr(guard, "_is_slower", lambda *given: False)
+    monkeypatch.setattr(fallback, "_is_slower", lambda *given: False)

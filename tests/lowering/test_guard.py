@@ -9,22 +9,22 @@ import torch
 from torch import Tensor, nn
 
 import rvsm.runtime
-from rvsm.lowering import MixedProgram, compile, guard
+from rvsm.lowering import MixedProgram, compile, fallback
 from rvsm.runtime import Program
 
-measured = guard._is_slower  # the real one; the fixture of all tests here replaces it
+measured = fallback._is_slower  # the real one; the fixture of all tests here replaces it
 
 
 @pytest.fixture
 def slower(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let PyTorch be the faster one, always."""
-    monkeypatch.setattr(guard, "_is_slower", lambda *given: True)
+    monkeypatch.setattr(fallback, "_is_slower", lambda *given: True)
 
 
 @pytest.fixture
 def slower_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let PyTorch be the faster one with batches."""
-    monkeypatch.setattr(guard, "_is_slower", lambda program, model, examples, threads, batch: batch > 1)
+    monkeypatch.setattr(fallback, "_is_slower", lambda program, model, examples, threads, batch: batch > 1)
 
 
 def native() -> nn.Module:
@@ -122,7 +122,7 @@ def test_a_model_for_one_image_is_called_for_each() -> None:
 
 def test_pytorch_has_the_threads_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
-    monkeypatch.setattr(guard, "_is_slower", lambda *given: (measured(*given), True)[1])
+    monkeypatch.setattr(fallback, "_is_slower", lambda *given: (measured(*given), True)[1])
     model = Pieces().eval()
     program = compile(model, torch.zeros(2, 3), threads=before + 1)
     assert set(model.seen) == {before + 1}, "when it is timed"

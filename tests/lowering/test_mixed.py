@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rvsm.lowering import MixedProgram, compile
-from rvsm.lowering.guard import Guard
+from rvsm.lowering.fallback import Guard
 from rvsm.runtime.execute.explanation import Explanation, Row
 
 

@@ -8,8 +8,7 @@ from torch import nn
 from rvsm.lowering import compile, removed_channels
 from rvsm.lowering.prune import apply
 from rvsm.runtime import Program
-from rvsm.runtime.plan import Activation
-from rvsm.runtime.plan.operation import ACTIVATIONS
+from rvsm.runtime.plan.operation import ACTIVATIONS, Activation
 
 
 def channels(program: object) -> dict[str, int]:

@@ -7,7 +7,7 @@ from torch import nn
 from rvsm.lowering import compile
 from rvsm.models import resnet18
 from rvsm.runtime import Program
-from rvsm.runtime.plan import AdaptivePooling, Convolution
+from rvsm.runtime.plan.operations import AdaptivePooling, Convolution
 
 
 def plan_of(model: nn.Module, *shape: int) -> list[object]:

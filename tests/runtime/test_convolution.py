@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.kernels import jit
-from rvsm.runtime.plan import RELU, Activation, Convolution, Output, Plan, Weights
+from rvsm.runtime.plan.operation import RELU, Activation
+from rvsm.runtime.plan.operations import Convolution
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 from rvsm.runtime.schedule import taps
 
 CHOICES = st.sampled_from(["sparse", "dense", None])

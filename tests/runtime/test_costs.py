@@ -17,20 +17,17 @@ import rvsm.runtime
 from rvsm.runtime import file
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.kernels import jit
-from rvsm.runtime.plan import (
+from rvsm.runtime.plan.operation import Operation, Shape
+from rvsm.runtime.plan.operations import (
     AdaptivePooling,
     Concatenation,
     Convolution,
     Flattening,
-    Operation,
-    Output,
-    Plan,
     Pointwise,
     Pooling,
-    Shape,
     Softmax,
-    Weights,
 )
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit, check
 from rvsm.runtime.schedule.scheduler import costs, schedule

@@ -17,18 +17,9 @@ from safetensors.numpy import save as save_tensors
 import rvsm.runtime
 from rvsm.runtime import file
 from rvsm.runtime.execute.program import Program
-from rvsm.runtime.plan import (
-    RELU,
-    Activation,
-    AdaptivePooling,
-    Concatenation,
-    Convolution,
-    Output,
-    Plan,
-    Pooling,
-    Softmax,
-    Weights,
-)
+from rvsm.runtime.plan.operation import RELU, Activation
+from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Convolution, Pooling, Softmax
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 
 
 def network(width: int = 8) -> Plan:

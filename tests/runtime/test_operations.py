@@ -13,21 +13,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from rvsm.runtime.execute.program import Program
-from rvsm.runtime.plan import (
-    Activation,
+from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation
+from rvsm.runtime.plan.operations import (
     AdaptivePooling,
     Concatenation,
     Convolution,
     Flattening,
-    Operation,
-    Output,
-    Plan,
     Pointwise,
     Pooling,
     Softmax,
-    Weights,
 )
-from rvsm.runtime.plan.operation import ACTIVATIONS
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 
 BATCHES = st.sampled_from([1, 3, 16, 21])
 SIZES = st.tuples(st.integers(1, 7), st.integers(1, 20), st.integers(1, 20))

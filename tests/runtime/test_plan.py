@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from rvsm.runtime import file
-from rvsm.runtime.plan import RELU, Concatenation, Convolution, Output, Plan, Pointwise, Pooling, Weights
+from rvsm.runtime.plan.operation import RELU
+from rvsm.runtime.plan.operations import Concatenation, Convolution, Pointwise, Pooling
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 
 
 def small_plan() -> Plan:

@@ -16,7 +16,9 @@ import pytest
 from rvsm.runtime import file
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import Team, cores
-from rvsm.runtime.plan import RELU, Convolution, Output, Plan, Pooling, Weights
+from rvsm.runtime.plan.operation import RELU
+from rvsm.runtime.plan.operations import Convolution, Pooling
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 from rvsm.runtime.schedule import layout
 from rvsm.runtime.schedule.limits import Limit
 

@@ -15,7 +15,7 @@ from torch import nn
 
 import networks
 import rvsm
-from rvsm.integrations.recipe import Recipe
+from rvsm.integrations.sparse_training import Recipe
 from rvsm.splitting import METHODS, Method
 
 FILE = Path(__file__).parent / "fading.py"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from rvsm.bench.comparison import Comparison, compare
@@ -16,11 +17,7 @@ from rvsm.runtime.plan.axes import sizes_of
 
 
 def model_of(
-    source: str,
-    *,
-    weights: Path | None = None,
-    shape: Sequence[int] | None = None,
-    allow_import: Collection[str] = (),
+    source: str, *, weights: Path | None = None, shape: Sequence[int] | None = None, allow_import: Collection[str] = ()
 ) -> tuple[nn.Module, Tensor]:
     """Return a network in eval mode and an example of its input.
 
@@ -159,22 +156,16 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     tensors: Any
-    if path.suffix == ".safetensors":
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
+    try:
+        if path.suffix == ".safetensors":
             tensors = load_file(path)
-        except SafetensorError as error:
-            raise ValueError(f"{path} cannot be read: {error}") from None
-    else:
-        try:
+        else:
             tensors = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # pickle raises many kinds of errors
-            reason = (str(error).strip().splitlines() or [""])[0][:100]
-            raise ValueError(f"{path} cannot be read as a file of tensors: {reason}") from None
-        if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):
-            tensors = tensors["state_dict"]
+    except Exception as error:  # safetensors and pickle raise many kinds of errors
+        reason = (str(error).strip().splitlines() or [""])[0][:100]
+        raise ValueError(f"{path} cannot be read as a file of tensors: {reason}") from None
+    if isinstance(tensors, dict) and isinstance(tensors.get("state_dict"), dict):
+        tensors = tensors["state_dict"]
     if not isinstance(tensors, dict):
         raise ValueError(f"{path} must hold a table of tensors but holds a {type(tensors).__name__}")
     fill(model, tensors, path)

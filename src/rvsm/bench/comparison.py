@@ -1,21 +1,25 @@
 """Compare engines: all of them take turns, so that slow moments of the machine affect all of them."""
 
+import gc
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
-from rvsm.bench.memory import peak_memory
 from rvsm.example_inputs import difference, example_tuple, trial_inputs
 from rvsm.threads import torch_threads
 
 REST = 0.01  # seconds between engines, since threads of the previous one still spin
 BLOCK = 0.05  # seconds for an engine in a round; at least one run
+
+T = TypeVar("T")
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,9 @@ class Comparison:
 
     def speedup(self, batch: int, *, precision: str | None = None) -> float | None:
         """Return how many times faster ours is than the fastest other engine, of one ``precision`` if given."""
-        rows = [m for m in self.measurements if m.batch == batch and m.seconds is not None]
-        ours = [m.seconds for m in rows if m.engine == OURS and m.seconds is not None]
-        others = [
-            m.seconds for m in rows if m.engine != OURS and m.seconds is not None and precision in (None, m.precision)
-        ]
+        rows = [(m, m.seconds) for m in self.measurements if m.batch == batch and m.seconds is not None]
+        ours = [seconds for m, seconds in rows if m.engine == OURS]
+        others = [seconds for m, seconds in rows if m.engine != OURS and precision in (None, m.precision)]
         return min(others) / ours[0] if ours and others else None
 
     def records(self) -> list[dict[str, Any]]:
@@ -147,21 +149,12 @@ def compare(
     return Comparison(title, count, tuple(sorted(rows, key=lambda m: (order[m.engine], m.batch))))
 
 
-@dataclass(frozen=True)
-class _Built:
-    """An engine with its memory, or the reason why it is not available."""
-
-    name: str
-    engine: Engine | None
-    memory: float | None = None
-    problem: str | None = None
-
-
 def _build(
     name: str, model: nn.Module, examples: Inputs, largest: Inputs, *, threads: int,
     program: Callable[..., Any] | None,
-) -> _Built:  # fmt: skip
-    """Build an engine and run the largest batch once."""
+) -> tuple[Engine | None, Measurement]:  # fmt: skip
+    """Build an engine and run the largest batch once; return it with its memory, or the reason why it is missing."""
+    blank = Measurement(name, ENGINES[name].precision, 0)
 
     def first() -> Engine:
         ready = None if program is None or name != OURS else called(program)
@@ -170,41 +163,36 @@ def _build(
         return engine
 
     try:
-        return _Built(name, *peak_memory(first))
+        engine, memory = peak_memory(first)
+        return engine, replace(blank, memory=memory)
     except Exception as problem:  # any failure of another engine is shown in its row
         if name == OURS:
             raise
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:80]
-        return _Built(name, None, problem=reason)
+        return None, replace(blank, problem=reason)
 
 
-def _measure(batch: int, x: Inputs, built: Sequence[_Built], expected: Any, rounds: int) -> list[Measurement]:
-    engines = {item.name: item.engine for item in built if item.engine is not None}
-    times: dict[str, list[float]] = {name: [] for name in engines}
-    prepared = {name: engine.prepare(x) for name, engine in engines.items()}
-    differences = {name: difference(engine.run(prepared[name]), expected) for name, engine in engines.items()}
+def _measure(
+    batch: int, x: Inputs, built: Sequence[tuple[Engine | None, Measurement]], expected: Any, rounds: int
+) -> list[Measurement]:
+    running = [(engine, engine.prepare(x), blank, list[float]()) for engine, blank in built if engine is not None]
+    differences = [difference(engine.run(prepared), expected) for engine, prepared, *_ in running]
     for _ in range(rounds):
-        for name, engine in engines.items():
-            engine.run(prepared[name])
+        for engine, prepared, _, times in running:
+            engine.run(prepared)
             stop = time.perf_counter() + BLOCK
             while True:
                 begin = time.perf_counter()
-                engine.run(prepared[name])
+                engine.run(prepared)
                 end = time.perf_counter()
-                times[name].append(end - begin)
+                times.append(end - begin)
                 if end > stop:
                     break
             time.sleep(REST)
-    result = []
-    for item in built:
-        precision = ENGINES[item.name].precision
-        if item.engine is not None:
-            seconds = times[item.name]
-            figures = statistics.median(seconds), min(seconds), differences[item.name], item.memory
-            result.append(Measurement(item.name, precision, batch, *figures))
-        else:
-            result.append(Measurement(item.name, precision, batch, problem=item.problem))
-    return result
+    rows = [replace(blank, batch=batch) for engine, blank in built if engine is None]
+    for (*_, blank, times), found in zip(running, differences, strict=True):
+        rows.append(replace(blank, batch=batch, seconds=statistics.median(times), least=min(times), difference=found))
+    return rows
 
 
 def _cell(value: float | None, factor: float, digits: int) -> str:
@@ -213,3 +201,22 @@ def _cell(value: float | None, factor: float, digits: int) -> str:
 
 def _ratio(seconds: float | None, ours: float | None) -> str:
     return "" if seconds is None or not ours else f"{seconds / ours:.2f}"
+
+
+def peak_memory(action: Callable[[], T]) -> tuple[T, float | None]:
+    """Return the result of ``action`` and the peak growth of the process in bytes; None if that is not known."""
+    gc.collect()
+    try:
+        _RESET.write_text("5")  # Linux: resets the peak to the current size
+        before = _read("VmRSS")
+    except (OSError, ValueError):
+        return action(), None
+    result = action()
+    return result, max(0.0, _read("VmHWM") - before)
+
+
+def _read(name: str) -> float:
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith(name + ":"):
+            return 1024.0 * int(line.split()[1])
+    raise ValueError(f"{_STATUS} does not have {name}")

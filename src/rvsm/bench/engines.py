@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 SIZES = 1 << 20  # batch sizes that torch.compile may compile for: practically no limit
 Inputs = tuple[Tensor, ...]
-Run = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Engine:
     """An engine with a network: ``prepare`` the inputs once, then ``run`` them repeatedly."""
 
     prepare: Callable[[Inputs], Any]
-    run: Run
+    run: Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -34,21 +33,9 @@ class Kind:
     precision: str = "float32"
 
 
-def _same(inputs: Inputs) -> Inputs:
-    return inputs
-
-
 def called(program: Callable[..., Any]) -> Engine:
     """Return the engine of a program that takes the inputs as they are."""
-    return Engine(_same, lambda inputs: program(*inputs))
-
-
-def _inference(model: Callable[..., Any]) -> Run:
-    def run(inputs: Inputs) -> Any:
-        with torch.inference_mode():
-            return model(*inputs)
-
-    return run
+    return Engine(tuple, lambda inputs: program(*inputs))
 
 
 def _last(inputs: Inputs) -> Inputs:
@@ -59,17 +46,19 @@ def _half(inputs: Inputs) -> Inputs:
     return tuple(x.to(torch.bfloat16) if x.is_floating_point() else x for x in _last(inputs))
 
 
-def _eager(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    return Engine(_same, _inference(model))
+def _eager(prepare: Callable[[Inputs], Inputs], **form: Any) -> Callable[[nn.Module, Inputs, int], Engine]:
+    """Return what builds PyTorch with a copy of the network in some memory format or precision."""
 
+    def build(model: nn.Module, examples: Inputs, threads: int) -> Engine:
+        network = copy.deepcopy(model).to(**form) if form else model
 
-def _channels_last(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    return Engine(_last, _inference(copy.deepcopy(model).to(memory_format=torch.channels_last)))  # type: ignore[call-overload]
+        def run(inputs: Inputs) -> Any:
+            with torch.inference_mode():
+                return network(*inputs)
 
+        return Engine(prepare, run)
 
-def _bfloat16(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    half = copy.deepcopy(model).to(torch.bfloat16).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Engine(_half, _inference(half))
+    return build
 
 
 def _compiled(model: nn.Module, examples: Inputs, threads: int) -> Engine:
@@ -98,7 +87,7 @@ def _onnx_file(model: nn.Module, examples: Inputs, folder: str) -> Path:
 
 
 def _onnx_runtime(model: nn.Module, examples: Inputs, threads: int) -> Engine:
-    from rvsm.export.onnx import onnx_feed, onnx_session
+    from rvsm.export import onnx_feed, onnx_session
 
     with tempfile.TemporaryDirectory() as folder:
         session = onnx_session(_onnx_file(model, examples, folder), threads=threads)
@@ -109,7 +98,7 @@ def _openvino(precision: str) -> Callable[[nn.Module, Inputs, int], Engine]:
     def build(model: nn.Module, examples: Inputs, threads: int) -> Engine:
         import openvino
 
-        from rvsm.export.onnx import onnx_feed
+        from rvsm.export import onnx_feed
 
         options = {
             "INFERENCE_NUM_THREADS": threads,
@@ -131,10 +120,10 @@ def _ours(model: nn.Module, examples: Inputs, threads: int) -> Engine:
 
 
 ENGINES: dict[str, Kind] = {
-    "PyTorch": Kind(_eager),
-    "PyTorch, channels last": Kind(_channels_last),
+    "PyTorch": Kind(_eager(tuple)),
+    "PyTorch, channels last": Kind(_eager(_last, memory_format=torch.channels_last)),
     "torch.compile": Kind(_compiled),
-    "PyTorch, bfloat16": Kind(_bfloat16, "bfloat16"),
+    "PyTorch, bfloat16": Kind(_eager(_half, dtype=torch.bfloat16, memory_format=torch.channels_last), "bfloat16"),
     "ONNX Runtime": Kind(_onnx_runtime),
     "OpenVINO": Kind(_openvino("f32")),
     "OpenVINO, bfloat16": Kind(_openvino("bf16"), "bfloat16"),

@@ -8,7 +8,8 @@ which places depend on each other; a channel is a connected component of this re
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -23,21 +24,15 @@ from rvsm.coupling.graph import Graph, Place, Side, trace
 class Channels:
     """The channels of a network, numbered from 0.
 
-    Attributes:
-        count: the number of channels.
-        outputs: the channel of each output of a module, by module name; also for batch norm and other modules that
-            treat each channel separately.
-        inputs: the same for inputs.
-        kept: the reason why a channel cannot be removed, whatever its weights, for each such channel.
-        lost: the operation that could not be followed, for each channel that reaches one.
-
+    ``outputs`` and ``inputs`` have the channel of each output and input of a module, by the module's name; also for
+    batch norm and other modules that treat each channel separately.
     """
 
     count: int
     outputs: dict[str, Tensor]
     inputs: dict[str, Tensor]
-    kept: dict[int, str]
-    lost: dict[int, str]
+    kept: dict[int, str]  # why a channel cannot be removed, whatever its weights
+    lost: dict[int, str]  # the operation that could not be followed, for each channel that reaches one
 
 
 def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Channels:
@@ -52,43 +47,38 @@ def find_channels(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> 
     """
     graph = trace(model, example_input)
     places = _Places(graph)
-    sizes = {name: (output_size(m), input_size(m)) for name, m in model.named_modules() if name in graph.nodes}
-    outputs = {name: places.channels(name, "out", size) for name, (size, _) in sizes.items() if size is not None}
-    inputs = {name: places.channels(name, "in", size) for name, (_, size) in sizes.items() if size is not None}
+    modules = {name: module for name, module in model.named_modules() if name in graph.nodes}
+    sizes = {name: attrgetter(*of)(module) for name, module in modules.items() if (of := size_attributes(module))}
+    outputs = {name: places.channels(name, "out", size) for name, (size, _) in sizes.items()}
+    inputs = {name: places.channels(name, "in", size) for name, (_, size) in sizes.items()}
     kept, lost = dict(places.at(graph.kept)), dict(places.at(graph.lost))
-    computed = {int(c) for name, found in outputs.items() if _computes(model.get_submodule(name)) for c in found}
-    given = {c: "it is an input of the network" for c in range(places.count) if c not in computed}
-    return Channels(places.count, outputs, inputs, {**given, **kept}, lost)
+    computed = {int(c) for name, found in outputs.items() if computes(modules[name]) for c in found}
+    given = {c: "it is an input of the network" for c in range(len(places)) if c not in computed}
+    return Channels(len(places), outputs, inputs, {**given, **kept}, lost)
 
 
-def is_depthwise(module: nn.Module) -> bool:
+def is_depthwise(module: nn.Module) -> TypeGuard[_ConvNd]:
     """Return whether a module is a convolution with one kernel for each channel."""
     return (
         isinstance(module, _ConvNd) and module.groups > 1 and module.groups == module.in_channels == module.out_channels
     )
 
 
-def output_size(module: nn.Module) -> int | None:
-    """Return the number of output channels of a module whose channels are known; None for others."""
-    if isinstance(module, _ConvNd):
-        return module.out_channels
-    if isinstance(module, nn.Linear):
-        return module.out_features
-    if isinstance(module, _BatchNorm | _InstanceNorm):
-        return module.num_features
-    return module.num_parameters if isinstance(module, nn.PReLU) and module.num_parameters > 1 else None
-
-
-def input_size(module: nn.Module) -> int | None:
-    """Return the number of input channels of a module whose channels are known; None for others."""
-    if isinstance(module, _ConvNd):
-        return module.in_channels
-    return module.in_features if isinstance(module, nn.Linear) else output_size(module)
-
-
-def _computes(module: nn.Module) -> bool:
+def computes(module: nn.Module) -> TypeGuard[_ConvNd | nn.Linear]:
     """Return whether a module computes new channels from others."""
     return isinstance(module, _ConvNd | nn.Linear) and not is_depthwise(module)
+
+
+def size_attributes(module: nn.Module) -> tuple[str, str] | None:
+    """Return the attributes that hold the numbers of output and input channels; None if a module has no such."""
+    if isinstance(module, _ConvNd):
+        return "out_channels", "in_channels"
+    if isinstance(module, nn.Linear):
+        return "out_features", "in_features"
+    if isinstance(module, _BatchNorm | _InstanceNorm):
+        return "num_features", "num_features"
+    several = isinstance(module, nn.PReLU) and module.num_parameters > 1
+    return ("num_parameters", "num_parameters") if several else None
 
 
 class _Places:
@@ -101,9 +91,7 @@ class _Places:
         for one, other in graph.joined:
             self._above[self._root(one)] = self._root(other)
 
-    @property
-    def count(self) -> int:
-        """The number of channels numbered so far."""
+    def __len__(self) -> int:
         return len(self._numbers)
 
     def channels(self, module: str, side: Side, size: int) -> Tensor:

@@ -32,22 +32,13 @@ class Place(NamedTuple):
 
 @dataclass
 class Graph:
-    """The contents of the dependency graph.
+    """The contents of the dependency graph, whose nodes have numbers."""
 
-    Attributes:
-        nodes: the node of each module, by its name.
-        channelwise: for each node, whether its inputs and outputs are the same channels.
-        joined: pairs of places that belong to one channel.
-        kept: why the channels at a node must stay, by node.
-        lost: the name of the operation at a node that could not be followed, by node.
-
-    """
-
-    nodes: dict[str, int] = field(default_factory=dict)
-    channelwise: dict[int, bool] = field(default_factory=dict)
-    joined: list[tuple[Place, Place]] = field(default_factory=list)
-    kept: dict[int, str] = field(default_factory=dict)
-    lost: dict[int, str] = field(default_factory=dict)
+    nodes: dict[str, int] = field(default_factory=dict)  # of modules, by their names
+    channelwise: dict[int, bool] = field(default_factory=dict)  # whether inputs and outputs are the same channels
+    joined: list[tuple[Place, Place]] = field(default_factory=list)  # pairs of places that belong to one channel
+    kept: dict[int, str] = field(default_factory=dict)  # why the channels at a node must stay
+    lost: dict[int, str] = field(default_factory=dict)  # the operation at a node that could not be followed
 
     def place(self, node: int, side: Side, number: int) -> Place:
         """Return a place in its canonical form."""
@@ -64,7 +55,11 @@ def trace(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -> Graph:
         warnings.simplefilter("ignore")
         try:
             built.build_dependency(
-                model, _as_sources(example_input, sources), forward_fn=_forward, output_transform=_ends, verbose=False
+                model,
+                _as_sources(example_input, sources),
+                forward_fn=lambda network, inputs: network(*inputs),
+                output_transform=_ends,
+                verbose=False,
             )
         except Exception as problem:  # any error of the network, or of Torch-Pruning
             raise ValueError(
@@ -102,10 +97,6 @@ def _as_sources(example_input: Any, sources: set[Any]) -> tuple[Any, ...]:
     found = [x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in inputs]
     sources |= {x.grad_fn for x in found if torch.is_tensor(x) and x.grad_fn is not None}
     return tuple(found)
-
-
-def _forward(model: nn.Module, inputs: tuple[Any, ...]) -> Any:
-    return model(*inputs)
 
 
 def _ends(outputs: Any) -> list[Tensor]:

@@ -38,15 +38,18 @@ def reason_to_stay(kind: str, node: Any, uses: Counter[int]) -> str | None:
 
     ``uses`` maps the identity of a parameter to the number of modules that have it.
     """
+    module = node.module
+    own = list(module.parameters(recurse=False)) if isinstance(module, nn.Module) else []
+    computed = isinstance(module, _ConvNd | nn.Linear) and module._parameters.get("weight") is None
     reasons: dict[str, Callable[[], bool]] = {
         "it is an output of the network": lambda: kind == "OUTPUT",
-        f"{type(node.module).__name__} normalises over it": lambda: kind in _MIXING_NORMS,
-        f"the size of {type(node.module).__name__} is fixed": lambda: kind in _FIXED_SIZES,
+        f"{type(module).__name__} normalises over it": lambda: kind in _MIXING_NORMS,
+        f"the size of {type(module).__name__} is fixed": lambda: kind in _FIXED_SIZES,
         f"forward splits the channels at fixed positions, by {kind.lower()}": lambda: kind in _DIVISIONS,
         f"{_operation(node).lower()} runs over it": lambda: kind == "ELEMENTWISE" and _runs_over_channels(node),
-        "its weights are tied": lambda: _any_parameter(node.module, lambda w: uses[id(w)] > 1),
-        "its weight is computed from others": lambda: _is_computed(node.module),
-        "the groups of its convolution cannot be made smaller": lambda: _has_fixed_groups(node.module),
+        "its weights are tied": lambda: any(uses[id(w)] > 1 for w in own),
+        "its weight is computed from others": lambda: computed,
+        "the groups of its convolution cannot be made smaller": lambda: _has_fixed_groups(module),
     }
     return next((reason for reason, holds in reasons.items() if holds()), None)
 
@@ -68,7 +71,6 @@ def _operation(node: Any) -> str:
 
 
 def _is_in_linear(node: Any) -> bool:
-    """Return whether an operation is part of a linear layer."""
     if _operation(node) not in _OF_LINEAR or len(node.outputs) != 1:
         return False
     return isinstance(node.outputs[0].module, nn.Linear) or _is_in_linear(node.outputs[0])
@@ -93,16 +95,7 @@ def _runs_over_channels(node: Any) -> bool:
     return len(sizes) != 3 and 1 in {d % len(sizes) for d in signed}
 
 
-def _any_parameter(module: Any, holds: Callable[[Any], bool]) -> bool:
-    return isinstance(module, nn.Module) and any(holds(w) for w in module.parameters(recurse=False))
-
-
-def _is_computed(module: Any) -> bool:
-    return isinstance(module, _ConvNd | nn.Linear) and module._parameters.get("weight") is None
-
-
 def _has_fixed_groups(module: Any) -> bool:
-    """Return whether a module is a grouped convolution that cannot be made smaller."""
     if not isinstance(module, _ConvNd) or module.groups == 1:
         return False
     depthwise = module.groups == module.in_channels == module.out_channels

@@ -6,13 +6,10 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from rvsm.integrations.recipe import Recipe
 from rvsm.integrations.sparse_training import SparseTraining, missing_state
-from rvsm.splitting import Method
-from rvsm.splitting.recalibrate import Batches
 
 
-class LightningCallback(Callback):
+class LightningCallback(SparseTraining, Callback):
     """Makes a LightningModule sparse while Lightning trains it.
 
     The optimizer and the number of steps are the trainer's own, including accumulation and mixed precision. Validation
@@ -36,25 +33,7 @@ class LightningCallback(Callback):
 
     """
 
-    def __init__(
-        self,
-        sparsity: float | None = None,
-        *,
-        method: str = "rvsm",
-        budget: Mapping[str, Any] | None = None,
-        steps: int | None = None,
-        recalibrate: Batches | None = None,
-        **options: Any,
-    ) -> None:
-        recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
-        self._training = SparseTraining(recipe, recalibrate)
-        self._steps = steps
-        self._saved: Mapping[str, Any] | None = None  # from a checkpoint, until the model is available
-
-    @property
-    def sparsifier(self) -> Method | None:
-        """The method, from the beginning of ``fit`` on."""
-        return self._training.sparsifier
+    _saved: Mapping[str, Any] | None = None  # from a checkpoint, until the model is available
 
     # Checkpoints
 
@@ -87,58 +66,31 @@ class LightningCallback(Callback):
             )
         model = pl_module if trainer.model is None else trainer.model
         saved, self._saved = self._saved, None
-        self._training.begin(model, trainer.optimizers[0], steps=self._number_of_steps(trainer), saved=saved)
+        self._begin(model, trainer.optimizers[0], steps=self._number_of_steps(trainer), saved=saved)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Log the sparsity metrics."""
         if trainer.loggers and (batch_idx + 1) % trainer.log_every_n_steps == 0:
-            pl_module.log_dict(self._training.metrics(), on_step=True, on_epoch=False)
+            pl_module.log_dict(self._metrics(), on_step=True, on_epoch=False)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the sparsity metrics, for short epochs and for callbacks that monitor them."""
-        pl_module.log_dict(self._training.metrics(), on_step=False, on_epoch=True)
+        pl_module.log_dict(self._metrics(), on_step=False, on_epoch=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write u into the module permanently."""
-        self._training.finish()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Restore the training weights."""
-        self._training.hide()
+        self._finish()
 
     # Evaluation
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put u into the module."""
-        self._show(trainer)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the training weights."""
-        self._training.hide()
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put u into the module."""
-        self._show(trainer)
-
-    def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the training weights."""
-        self._training.hide()
-
-    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Put u into the module."""
-        self._show(trainer)
-
-    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the training weights."""
-        self._training.hide()
-
-    def _show(self, trainer: Trainer) -> None:
-        """Show u, or the u of a checkpoint if one has been loaded for evaluation."""
+        """Put u into the module, or the u of a checkpoint if one has been loaded for evaluation."""
         saved, self._saved = self._saved, None
         if saved is not None and self.sparsifier is not None:
-            self._training.load(saved)
+            self._hide()
+            self.sparsifier.load_state_dict(saved)
         elif saved is not None and not saved["finalized"]:
             warnings.warn(
                 f"the checkpoint is from step {saved['step']}, in the middle of training, and is evaluated with its"
@@ -146,10 +98,17 @@ class LightningCallback(Callback):
                 " finalized model",
                 stacklevel=2,
             )
-        self._training.show()
+        self._show()
+
+    def on_validation_end(self, *given: Any) -> None:
+        """Restore the training weights."""
+        self._hide()
+
+    on_test_start = on_predict_start = on_validation_start
+    on_test_end = on_predict_end = on_exception = on_validation_end
 
     def _number_of_steps(self, trainer: Trainer) -> int | None:
-        if self._steps is not None or not self._training.recipe.needs_steps():
+        if self._steps is not None or self._recipe.sparsity is None:
             return self._steps
         if not trainer.lightning_module.automatic_optimization:
             raise ValueError(

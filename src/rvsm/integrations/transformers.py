@@ -1,6 +1,6 @@
 """A callback for the Trainer of Transformers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from torch import nn
@@ -10,16 +10,13 @@ from transformers.trainer import Trainer
 from transformers.trainer_callback import DefaultFlowCallback, TrainerCallback, TrainerControl, TrainerState
 from transformers.training_args import TrainingArguments
 
-from rvsm.integrations.recipe import Recipe
 from rvsm.integrations.sparse_training import SparseTraining, missing_state
-from rvsm.splitting import Method
 from rvsm.splitting.hooks import innermost
-from rvsm.splitting.recalibrate import Batches
 
 _KEY = "rvsm"
 
 
-class TransformersCallback(TrainerCallback):
+class TransformersCallback(SparseTraining, TrainerCallback):
     """Makes a model sparse while the Trainer of Transformers trains it.
 
     The optimizer and the number of steps are the trainer's own, including accumulation and mixed precision. Evaluation
@@ -46,26 +43,8 @@ class TransformersCallback(TrainerCallback):
 
     """
 
-    def __init__(
-        self,
-        sparsity: float | None = None,
-        *,
-        method: str = "rvsm",
-        budget: Mapping[str, Any] | None = None,
-        steps: int | None = None,
-        recalibrate: Batches | None = None,
-        **options: Any,
-    ) -> None:
-        recipe = Recipe(method=method, sparsity=sparsity, budget=budget, options=options)
-        self._training = SparseTraining(recipe, recalibrate)
-        self._steps = steps
-        self._handles: list[RemovableHandle] = []
-        self._evaluating = False
-
-    @property
-    def sparsifier(self) -> Method | None:
-        """The method, from the beginning of ``train`` on."""
-        return self._training.sparsifier
+    _handles: Sequence[RemovableHandle] = ()
+    _evaluating = False
 
     def add_to(self, trainer: Trainer) -> Self:
         """Add this callback to a trainer, before those that report to loggers.
@@ -81,15 +60,9 @@ class TransformersCallback(TrainerCallback):
     # The training
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: nn.Module,
-        optimizer: Optimizer,
+        self, args: TrainingArguments, state: TrainerState, control: Any, *, model: nn.Module, optimizer: Optimizer,
         **kwargs: Any,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Attach the method to the optimizer, with the state from a checkpoint, if any."""
         if args.load_best_model_at_end:
             raise ValueError(
@@ -98,68 +71,52 @@ class TransformersCallback(TrainerCallback):
             )
         self._remove_handles()
         inner = innermost(optimizer)
-        saved = _taken_out(inner)
+        saved: Mapping[str, Any] | None = inner.param_groups[0].pop(_KEY, None)  # from a loaded checkpoint
         if state.global_step > 0 and saved is None:
             raise missing_state(f"the checkpoint of step {state.global_step}")
         steps = state.max_steps if self._steps is None else self._steps
-        self._training.begin(model, inner, steps=steps, saved=saved)
-        self._handles = [
+        self._begin(model, inner, steps=steps, saved=saved)
+        self._handles = (
             inner.register_state_dict_post_hook(self._put_in),
             model.register_forward_pre_hook(self._before_forward),
-        ]
+        )
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
         """Make sure that the model holds its training weights, even if an evaluation failed."""
         self._end_evaluation()
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
         """Write u into the model permanently."""
         self._end_evaluation()
         self._remove_handles()
-        self._training.finish()
+        self._finish()
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        logs: dict[str, float],
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: TrainerState, control: Any, *, logs: dict[str, float], **kwargs: Any) -> None:
         """Add the sparsity metrics, for later loggers and for the history."""
         if self._handles:
-            measured = self._training.metrics()
+            measured = self._metrics()
             logs.update(measured)
             state.log_history[-1].update(measured)
 
     # Evaluation: the trainer announces it, begins with a forward pass, and may go through several data sets.
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Note whether an evaluation is due."""
         self._evaluating = control.should_evaluate
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Note whether an evaluation is due."""
-        self._evaluating = control.should_evaluate
+    on_epoch_end = on_step_end
 
-    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_evaluate(self, *args: Any, **kwargs: Any) -> None:
         """Restore the training weights, since a checkpoint may follow."""
-        self._training.hide()
+        self._hide()
 
     def _before_forward(self, model: nn.Module, inputs: Any) -> None:
         if self._evaluating and not model.training:
-            self._training.show()
+            self._show()
 
     def _end_evaluation(self) -> None:
         self._evaluating = False
-        self._training.hide()
+        self._hide()
 
     # Checkpoints
 
@@ -171,10 +128,4 @@ class TransformersCallback(TrainerCallback):
     def _remove_handles(self) -> None:
         for handle in self._handles:
             handle.remove()
-        self._handles = []
-
-
-def _taken_out(optimizer: Optimizer) -> Mapping[str, Any] | None:
-    """Remove the state that a loaded checkpoint has put into the optimizer's options, and return it."""
-    saved: Mapping[str, Any] | None = optimizer.param_groups[0].pop(_KEY, None)
-    return saved
+        self._handles = ()

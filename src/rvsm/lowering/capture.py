@@ -51,9 +51,8 @@ def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
             try:
                 exported, any_batch = torch.export.export(model, tuple(x[:1] for x in examples)), False
             except Exception:
-                raise ValueError(
-                    f"torch.export cannot capture {type(model).__name__}: {_first_line(problem)}"
-                ) from problem
+                reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
+                raise ValueError(f"torch.export cannot capture {type(model).__name__}: {reason}") from problem
         return _captured(exported.run_decompositions({}), any_batch)
 
 
@@ -120,7 +119,3 @@ def module_name(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or {}
     path = [entry[0] for entry in stack.values() if entry[0] and not entry[0].startswith("_empty_nn_module")]
     return str(path[-1]) if path else node.name
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]

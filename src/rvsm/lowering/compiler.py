@@ -6,10 +6,9 @@ from torch import Tensor, nn
 
 from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
-from rvsm.lowering.division import Part, TorchPart, divide
+from rvsm.lowering.division import TorchPart, divide
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.fallback import MixedProgram, Step
-from rvsm.lowering.guard import guard
+from rvsm.lowering.fallback import MixedProgram, Step, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import value_shape
@@ -51,8 +50,8 @@ def _assembled(
     captured: Captured, model: nn.Module, examples: tuple[Tensor, ...], threads: int | None
 ) -> Program | MixedProgram:
     """Return the program, with as much as possible in the runtime, and no slower than the module."""
-    parts = divide(captured)
-    pure = _is_pure(parts, captured)
+    parts, unusual = divide(captured), _unusual(captured)
+    pure = len(parts) == 1 and not unusual  # the runtime has everything that the network needs
     steps: list[Step] = []
     for part in parts:
         if isinstance(part, TorchPart):
@@ -61,15 +60,10 @@ def _assembled(
         draft = _in_order(part, captured) if pure else part
         _shrink(draft)
         steps.append((Program(draft.plan(), threads=threads).prepare(), draft.takes, draft.gives))
-    mixed = MixedProgram(captured, steps, examples, threads=threads, unusual=_unusual(captured))
+    mixed = MixedProgram(captured, steps, examples, threads=threads, unusual=unusual)
     program = mixed.native or mixed
     mixed.guard = guard(program, model, examples, program.threads)
     return program if mixed.guard is None else mixed
-
-
-def _is_pure(parts: Sequence[Part], captured: Captured) -> bool:
-    """Return whether the runtime has everything the network needs, with outputs in the same form."""
-    return len(parts) == 1 and isinstance(parts[0], Draft) and not _unusual(captured)
 
 
 def _unusual(captured: Captured) -> list[str]:

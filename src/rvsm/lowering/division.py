@@ -48,13 +48,11 @@ class _Division:
         self.captured = captured
         self.native, entries = _translated(captured)
         self.origin = {node: source for source, node in [*self.native.items(), *entries.items()]}
-        self.needed = self._needed()
-        self.depth = self._depths()
+        self._measure()
         while idle := self._idle():
             for node in idle:
                 del self.native[node]
-            self.needed = self._needed()
-            self.depth = self._depths()
+            self._measure()
 
     def parts(self) -> list[Part]:
         """Return the parts in the order in which they run."""
@@ -71,25 +69,21 @@ class _Division:
             return node.all_input_nodes
         return [self.origin[source] for source in self.native[node].sources]
 
-    def _needed(self) -> set[fx.Node]:
-        needed: set[fx.Node] = set()
+    def _measure(self) -> None:
+        """Find the needed nodes, and the number of each one's part: odd if native, larger than those it takes from."""
+        self.needed: set[fx.Node] = set()
         waiting = list(self.captured.outputs)
         while waiting:
             node = waiting.pop()
-            if node not in needed:
-                needed.add(node)
+            if node not in self.needed:
+                self.needed.add(node)
                 waiting += self._sources(node)
-        return needed
-
-    def _depths(self) -> dict[fx.Node, int]:
-        """Return the number of each node's part: odd if it is native, and larger than those that it takes from."""
-        depth: dict[fx.Node, int] = dict.fromkeys([*self.captured.inputs, *self.captured.tensors], 0)
+        self.depth: dict[fx.Node, int] = dict.fromkeys([*self.captured.inputs, *self.captured.tensors], 0)
         for node in self.captured.nodes:
             if node in self.needed:
                 native = node in self.native
-                before = [depth[s] + (native != (s in self.native)) for s in self._sources(node)]
-                depth[node] = max([1 if native else 0, *before])
-        return depth
+                before = [self.depth[s] + (native != (s in self.native)) for s in self._sources(node)]
+                self.depth[node] = max([int(native), *before])
 
     def _idle(self) -> list[fx.Node]:
         """Return nodes of native parts without weights: beside other parts, no zeros pay for the way in and out."""

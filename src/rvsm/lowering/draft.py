@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from rvsm.runtime.plan import Convolution, Operation, Output, Plan, Pointwise, Shape, Weights
 from rvsm.runtime.plan.axes import MAP
-from rvsm.runtime.plan.operation import Pair
+from rvsm.runtime.plan.operation import Operation, Pair, Shape
+from rvsm.runtime.plan.operations import Convolution, Pointwise
+from rvsm.runtime.plan.plan import Output, Plan, Weights
 
 Floats = NDArray[np.float32]
 

@@ -1,29 +1,52 @@
 """A program that needs PyTorch: for operations that the runtime does not have, or because it is faster there."""
 
+import copy
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
-from rvsm.lowering.guard import Guard
-from rvsm.runtime.execute.explanation import Explanation, Row, least_seconds
+from rvsm.runtime.execute.explanation import Explanation, Row
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.plan.axes import batch_size
+from rvsm.runtime.schedule.step import least_seconds
 from rvsm.threads import torch_threads
 
 Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
+
+MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact
+LIMIT = 0.5  # seconds for one comparison
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A copy of the module that a program was made of, which takes over single images or batches."""
+
+    model: nn.Module
+    single: bool
+    batches: bool
+
+    def takes(self, count: int) -> bool:
+        """Return whether the module takes over batches of this size."""
+        return self.single if count < machine().lanes // 2 else self.batches
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Return the outputs; the module gets copies of the inputs, since it may change them in place."""
+        results = self.model(*(x.clone() for x in inputs))
+        return list(results) if isinstance(results, tuple | list) else [results]
 
 
 class MixedProgram:
@@ -60,8 +83,10 @@ class MixedProgram:
         captured = self._captured
         if len(inputs) != len(captured.inputs):
             raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
-        tensors = [_tensor(x, node.meta["val"].dtype) for x, node in zip(inputs, captured.inputs, strict=True)]
-        for x, node in zip(tensors, captured.inputs, strict=True):
+        tensors = []
+        for given, node in zip(inputs, captured.inputs, strict=True):
+            x = given.detach() if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
+            tensors.append(x.to("cpu", node.meta["val"].dtype))
             expected = list(node.meta["val"].shape[1:])
             if list(x.shape[1:]) != expected or not x.ndim:
                 sizes = ", ".join(["batch", *map(str, expected)])
@@ -69,8 +94,8 @@ class MixedProgram:
         count = batch_size(tensors)
         taken = self.guard is not None and self.guard.takes(count)
         results = self._answered(tensors, self.guard.run if self.guard is not None and taken else self._run)
-        given = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
-        return tuple(given) if captured.several else given[0]
+        answer = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
+        return tuple(answer) if captured.several else answer[0]
 
     def _answered(self, tensors: Sequence[Tensor], run: Run, *, threads: int | None = None) -> list[Tensor]:
         """Return the results of all images, at once or one by one."""
@@ -148,14 +173,10 @@ def _counted(operations: Sequence[Outside]) -> list[str]:
     >>> _counted([("aten.tanh", "a"), ("aten.erf", "b"), ("aten.tanh", "c")])
     ['aten.tanh (2 times, first in a)', 'aten.erf (b)']
     """
-    first: dict[str, str] = {}
-    counts: Counter[str] = Counter()
-    for name, module in operations:
-        first.setdefault(name, module)
-        counts[name] += 1
+    counts, first = Counter(name for name, _ in operations), dict(reversed(operations))
     return [
-        f"{name} ({module})" if counts[name] == 1 else f"{name} ({counts[name]} times, first in {module})"
-        for name, module in first.items()
+        f"{name} ({first[name]})" if n == 1 else f"{name} ({n} times, first in {first[name]})"
+        for name, n in counts.items()
     ]
 
 
@@ -170,6 +191,29 @@ def _copies(captured: Captured, steps: Sequence[Step]) -> dict[fx.Node, Any]:
     }
 
 
-def _tensor(x: Any, dtype: torch.dtype) -> Tensor:
-    given = x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    return given.to("cpu", dtype)
+def guard(program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int) -> Guard | None:
+    """Return a guard for the calls at which the program is slower than the module; None if there are none."""
+    slower = [_is_slower(program, model, examples, threads, batch) for batch in (1, machine().lanes)]
+    return Guard(copy.deepcopy(model), *slower) if any(slower) else None
+
+
+def _is_slower(
+    program: Callable[..., Any], model: nn.Module, examples: Sequence[Tensor], threads: int, batch: int
+) -> bool:
+    inputs = repeated(examples, batch)
+    least: dict[Callable[..., Any], float] = dict.fromkeys((program, model), float("inf"))
+    begin = time.perf_counter()
+    with torch.inference_mode(), torch_threads(threads):
+        try:
+            model(*inputs)
+        except Exception:  # a model for other batch sizes only; then there is nothing to compare
+            return False
+        program(*inputs)
+        for _ in range(5):
+            for run in (program, model):
+                start = time.perf_counter()
+                run(*inputs)
+                least[run] = min(least[run], time.perf_counter() - start)
+            if time.perf_counter() - begin > LIMIT:
+                break
+    return least[program] > MARGIN * least[model]

@@ -1,11 +1,11 @@
 """Remove channels that can no longer matter.
 
-A filter without weights gives the constant act(bias) everywhere. If that is zero, nobody needs it. Otherwise it moves
+A filter without weights gives the constant act(bias) everywhere. If that is zero, nothing needs it. Otherwise it moves
 into the bias of the next layer, but only if that layer has no padding: at a border it would count taps outside. And a
 channel that no later layer has weights for is not computed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,24 +14,20 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from rvsm.lowering.draft import Draft, Floats, Node
-from rvsm.runtime.plan import Activation, AdaptivePooling, Convolution, Pointwise, Pooling
+from rvsm.runtime.plan.operation import Activation
+from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Pointwise, Pooling
 
 Truths = NDArray[np.bool_]
 
 
 def remove_dead_channels(draft: Draft) -> int:
     """Remove channels until none is left to remove; return how many were removed."""
-    removed = 0
-    while True:
-        found = 0
+    removed, found = 0, 1
+    while found:
         uses = draft.uses()
-        for node in draft.nodes:
-            readers = _readers(node, draft, uses)
-            if readers:
-                found += _shrink(node, readers)
+        found = sum(_shrink(node, readers) for node in draft.nodes if (readers := _readers(node, draft, uses)))
         removed += found
-        if not found:
-            return removed
+    return removed
 
 
 def _readers(node: Node, draft: Draft, uses: dict[Node, list[Node]]) -> list[tuple[list[Node], Node]]:
@@ -120,17 +116,15 @@ def _stays_constant(path: list[Node], reader: Node) -> bool:
 def apply(activation: Activation, values: Floats) -> Floats:
     """Return an activation of numbers, by PyTorch."""
     x = torch.from_numpy(np.ascontiguousarray(values))
-    a, b = activation.a, activation.b
-    functions: dict[str, Callable[[], torch.Tensor]] = {
-        "none": lambda: x,
-        "clamp": lambda: x.clamp(a, b),
-        "leaky": lambda: functional.leaky_relu(x, a),
-        "sigmoid": lambda: torch.sigmoid(x),
-        "tanh": lambda: torch.tanh(x),
-        "silu": lambda: functional.silu(x),
-        "hardsigmoid": lambda: functional.hardsigmoid(x),
-        "hardswish": lambda: functional.hardswish(x),
-        "gelu": lambda: functional.gelu(x),
-        "gelu_tanh": lambda: functional.gelu(x, approximate="tanh"),
-    }
-    return np.asarray(functions[activation.name]().numpy())
+    match activation.name:
+        case "none":
+            y = x
+        case "clamp":
+            y = x.clamp(activation.a, activation.b)
+        case "leaky":
+            y = functional.leaky_relu(x, activation.a)
+        case "gelu_tanh":
+            y = functional.gelu(x, approximate="tanh")
+        case name:  # without parameters, and called the same in PyTorch
+            y = getattr(functional, name)(x)
+    return np.asarray(y.numpy())

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.plan import NOTHING, Convolution, Flattening, Pointwise
-from rvsm.runtime.plan.operations import MAX_KERNEL
+from rvsm.runtime.plan.operation import NOTHING
+from rvsm.runtime.plan.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
 
 
 def simplify(draft: Draft) -> None:
@@ -24,11 +24,10 @@ def simplify(draft: Draft) -> None:
 def remove_identities(draft: Draft) -> None:
     """Remove nodes that return their input, and flattenings of a single position."""
     for node in list(draft.nodes):
-        match node.operation:
-            case Pointwise(operation="none") as o if o.activation == NOTHING:
-                draft.replace(node, node.sources[0])
-            case Flattening() if node.sources[0].shape[1:] == (1, 1):
-                draft.replace(node, node.sources[0])
+        o, source = node.operation, node.sources[0]
+        same = isinstance(o, Pointwise) and o.operation == "none" and o.activation == NOTHING
+        if same or (isinstance(o, Flattening) and source.shape[1:] == (1, 1)):
+            draft.replace(node, source)
 
 
 def is_affine(node: Node) -> bool:
@@ -51,7 +50,7 @@ def open_convolution(draft: Draft, before: Node, node: Node, uses: dict[Node, li
 
 
 def fold_affine(draft: Draft) -> None:
-    """Multiply scales of batch norm into the convolution before, if nobody else needs what that gives."""
+    """Multiply scales of batch norm into the convolution before, if nothing else reads its output."""
     changed = True
     while changed:
         changed = False

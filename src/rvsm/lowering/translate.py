@@ -15,7 +15,7 @@ from rvsm.lowering.capture import module_name
 from rvsm.lowering.draft import Node
 from rvsm.lowering.translations import layers, pointwise
 from rvsm.runtime.plan.axes import AXES, axes_of, channels_last, shape_of
-from rvsm.runtime.plan.operation import Shape
+from rvsm.runtime.plan.operation import RELU, Activation, Shape
 from rvsm.runtime.plan.plan import check_shape
 
 Translation = Callable[..., Node | None]
@@ -66,76 +66,52 @@ def translate(
         return None
     try:
         made = known(module_name(node), *arguments, **options)
-        if made is None:
-            return None
-        if made.operation is not None:
-            made.operation.shape([source.shape for source in made.sources])
     except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
         return None
-    axes = axes_of(sizes, made.shape, like=made.axes)
-    if axes is None:
+    axes = None if made is None else axes_of(sizes, made.shape, like=made.axes)
+    if made is None or axes is None:
         return None
     made.axes = axes
     return made
 
 
-TRANSLATIONS: dict[Any, Translation] = {
-    operator.getitem: layers.first,
-    aten.conv1d.default: layers.conv,
-    aten.conv1d.padding: layers.conv,
-    aten.conv2d.default: layers.conv,
-    aten.conv2d.padding: layers.conv,
-    aten.linear.default: layers.linear,
-    aten._native_batch_norm_legit_no_training.default: layers.norm,
-    aten.relu.default: pointwise.relu,
-    aten.relu6.default: lambda name, x: pointwise.clamp(name, x, 0.0, 6.0),
-    aten.hardtanh.default: lambda name, x, low=-1.0, high=1.0: pointwise.clamp(name, x, low, high),
-    aten.clamp.default: pointwise.clamp,
-    aten.clamp_min.default: pointwise.clamp,
-    aten.leaky_relu.default: pointwise.leaky,
-    aten.prelu.default: pointwise.prelu,
-    aten.gelu.default: pointwise.gelu,
-    aten.silu.default: pointwise.activation("silu"),
-    aten.hardswish.default: pointwise.activation("hardswish"),
-    aten.hardsigmoid.default: pointwise.activation("hardsigmoid"),
-    aten.sigmoid.default: pointwise.activation("sigmoid"),
-    aten.tanh.default: pointwise.activation("tanh"),
-    aten.softmax.int: pointwise.softmax,
-    aten._softmax.default: pointwise.softmax,
-    aten.log_softmax.int: partial(pointwise.softmax, log=True),
-    aten._log_softmax.default: partial(pointwise.softmax, log=True),
-    aten.add.Tensor: pointwise.two("add"),
-    aten.add.Scalar: pointwise.two("add"),
-    aten.mul.Tensor: pointwise.two("mul"),
-    aten.mul.Scalar: pointwise.two("mul"),
-    aten.sub.Tensor: pointwise.minus,
-    aten.div.Tensor: pointwise.divide,
-    aten.neg.default: pointwise.negative,
-    aten.cat.default: layers.cat,
-    aten.max_pool1d.default: layers.max_pool,
-    aten.max_pool2d.default: layers.max_pool,
-    aten.max_pool2d_with_indices.default: layers.max_pool,
-    aten.avg_pool1d.default: layers.avg_pool,
-    aten.avg_pool2d.default: layers.avg_pool,
-    aten.adaptive_avg_pool1d.default: layers.adaptive("mean"),
-    aten.adaptive_avg_pool2d.default: layers.adaptive("mean"),
-    aten._adaptive_avg_pool2d.default: layers.adaptive("mean"),
-    aten.adaptive_max_pool1d.default: layers.adaptive("max"),
-    aten.adaptive_max_pool2d.default: layers.adaptive("max"),
-    aten.mean.dim: layers.mean,
-    aten.flatten.using_ints: layers.reshape,
-    aten.view.default: layers.reshape,
-    aten.reshape.default: layers.reshape,
-    aten._unsafe_view.default: layers.reshape,
-    aten.squeeze.dims: layers.identity,
-    aten.squeeze.dim: layers.identity,
-    aten.unsqueeze.default: layers.identity,
-    aten.permute.default: layers.permute,
-    aten.transpose.int: layers.transpose,
-    aten.clone.default: layers.identity,
-    aten.alias.default: layers.identity,
-    aten.contiguous.default: layers.identity,
-    aten.detach.default: layers.identity,
-    aten.dropout.default: lambda name, x, p=0.5, train=False: None if train else layers.identity(name, x),
-}
+_TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
+    (layers.first, [operator.getitem]),
+    (layers.conv, [aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding]),
+    (layers.linear, [aten.linear.default]),
+    (layers.norm, [aten._native_batch_norm_legit_no_training.default]),
+    (partial(pointwise.activated, activation=RELU), [aten.relu.default]),
+    (partial(pointwise.clamp, low=0.0, high=6.0), [aten.relu6.default]),
+    (lambda name, x, low=-1.0, high=1.0: pointwise.clamp(name, x, low, high), [aten.hardtanh.default]),
+    (pointwise.clamp, [aten.clamp.default, aten.clamp_min.default]),
+    (pointwise.leaky, [aten.leaky_relu.default]),
+    (pointwise.prelu, [aten.prelu.default]),
+    (pointwise.gelu, [aten.gelu.default]),
+    (partial(pointwise.activated, activation=Activation("silu")), [aten.silu.default]),
+    (partial(pointwise.activated, activation=Activation("hardswish")), [aten.hardswish.default]),
+    (partial(pointwise.activated, activation=Activation("hardsigmoid")), [aten.hardsigmoid.default]),
+    (partial(pointwise.activated, activation=Activation("sigmoid")), [aten.sigmoid.default]),
+    (partial(pointwise.activated, activation=Activation("tanh")), [aten.tanh.default]),
+    (pointwise.softmax, [aten.softmax.int, aten._softmax.default]),
+    (partial(pointwise.softmax, log=True), [aten.log_softmax.int, aten._log_softmax.default]),
+    (partial(pointwise.two, operation="add"), [aten.add.Tensor, aten.add.Scalar]),
+    (partial(pointwise.two, operation="mul"), [aten.mul.Tensor, aten.mul.Scalar]),
+    (pointwise.minus, [aten.sub.Tensor]),
+    (pointwise.divide, [aten.div.Tensor]),
+    (pointwise.negative, [aten.neg.default]),
+    (layers.cat, [aten.cat.default]),
+    (layers.max_pool, [aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool2d_with_indices.default]),
+    (layers.avg_pool, [aten.avg_pool1d.default, aten.avg_pool2d.default]),
+    (partial(layers.adaptive, mode="mean"), [aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default]),
+    (partial(layers.adaptive, mode="mean"), [aten._adaptive_avg_pool2d.default]),
+    (partial(layers.adaptive, mode="max"), [aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default]),
+    (layers.mean, [aten.mean.dim]),
+    (layers.reshape, [aten.flatten.using_ints, aten.view.default, aten.reshape.default, aten._unsafe_view.default]),
+    (layers.permute, [aten.permute.default]),
+    (layers.transpose, [aten.transpose.int]),
+    (layers.identity, [aten.squeeze.dims, aten.squeeze.dim, aten.unsqueeze.default, aten.clone.default]),
+    (layers.identity, [aten.alias.default, aten.contiguous.default, aten.detach.default]),
+    (lambda name, x, p=0.5, train=False: None if train else layers.identity(name, x), [aten.dropout.default]),
+)
+TRANSLATIONS: dict[Any, Translation] = {target: function for function, targets in _TABLE for target in targets}
 """Which aten operation is translated by which function."""

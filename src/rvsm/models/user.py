@@ -1,12 +1,12 @@
 """A user's own network, given by the import path of a callable that creates it."""
 
 import importlib
-import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from difflib import SequenceMatcher
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -84,18 +84,15 @@ def fill(model: nn.Module, weights: Mapping[str, Any], where: object) -> None:
 
 def _mismatch(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """Return which weights are missing, unexpected, or of another shape, as a string; empty if all fit."""
-    shapes = {name: (_shape(theirs[name]), _shape(ours[name])) for name in ours if name in theirs}
+    pairs = {name: (theirs[name], ours[name]) for name in ours if name in theirs}
+    shapes = {name: [list(getattr(value, "shape", ())) for value in pair] for name, pair in pairs.items()}
     other = [f"{name} {found} instead of {expected}" for name, (found, expected) in shapes.items() if found != expected]
-    found = {
+    problems = {
         "missing": [name for name in ours if name not in theirs],
         "unexpected": [name for name in theirs if name not in ours],
         "of another shape": other,
     }
-    return "; ".join(f"{kind}: {_few(names)}" for kind, names in found.items() if names)
-
-
-def _shape(value: Any) -> list[int]:
-    return list(getattr(value, "shape", ()))
+    return "; ".join(f"{kind}: {_few(names)}" for kind, names in problems.items() if names)
 
 
 def _few(names: list[str], most: int = 8) -> str:
@@ -144,10 +141,8 @@ def blame(error: BaseException) -> str:
 
 def _check_arguments(name: str, maker: Callable[..., Any], arguments: dict[str, Any]) -> None:
     try:
-        signature = inspect.signature(maker)
+        signature(maker).bind(**arguments)
     except ValueError:  # some callables written in C have no signature
         return
-    try:
-        signature.bind(**arguments)
     except TypeError as error:
-        raise ValueError(f"{name!r} does not take these arguments: {error}; it takes {signature}") from error
+        raise ValueError(f"{name!r} does not take these arguments: {error}; it takes {signature(maker)}") from error

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rvsm.runtime.description import describe
 from rvsm.runtime.execute.program import Program
+from rvsm.runtime.file import read
 from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
@@ -22,8 +23,6 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None, limit: Lim
     not an rvsm file raises a ValueError. So does a network that would need more memory or time than ``limit`` allows;
     the default is 8 GiB, and about a minute for one operation.
     """
-    from rvsm.runtime.file import read
-
     plan = read(Path(path))
     try:
         return Program(plan, threads=threads, limit=limit).prepare()

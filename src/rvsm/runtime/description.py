@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 
 from rvsm.files import printable
+from rvsm.runtime.file import read
 from rvsm.runtime.plan.axes import sizes_of
 from rvsm.runtime.plan.operation import Shape
 
@@ -78,8 +79,6 @@ def _ratio(dense: int, size: int) -> str:
 
 def describe(path: str | os.PathLike[str]) -> Description:
     """Read a file, check it, and return a description of its contents."""
-    from rvsm.runtime.file import read
-
     plan = read(Path(path))
     layers = tuple(
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))

@@ -160,7 +160,6 @@ def _described(operation: Operation) -> dict[str, Any]:
 
 
 def _operation(data: object) -> Operation:
-    """Return the operation that ``_described`` has written."""
     if not isinstance(data, dict) or not isinstance(data.get("kind"), str) or data["kind"] not in OPERATIONS:
         raise ValueError(f"an operation must be one of {', '.join(OPERATIONS)}, not {data!r:.80}")
     kind = OPERATIONS[data["kind"]]
@@ -211,7 +210,7 @@ def _shape(data: object) -> Shape:
     return c, h, w
 
 
-def _table(data: object, keys: set[str], what: str) -> dict[str, Any]:
+def _table(data: object, keys: set[str], subject: str) -> dict[str, Any]:
     if not isinstance(data, dict) or set(data) != keys:
-        raise ValueError(f"{what} must have {', '.join(sorted(keys))}")
+        raise ValueError(f"{subject} must have {', '.join(sorted(keys))}")
     return data

@@ -3,7 +3,6 @@
 import os
 import threading
 import weakref
-from types import TracebackType
 
 
 class Lock:
@@ -19,14 +18,8 @@ class Lock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._lock.release()
-
-    def renew(self) -> None:
-        """Open it, whoever has closed it."""
-        self._lock = threading.RLock()
 
 
 class Fence(Lock):
@@ -35,13 +28,7 @@ class Fence(Lock):
     def __init__(self) -> None:
         super().__init__()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(before=self._lock_now, after_in_parent=self._unlock)
-
-    def _lock_now(self) -> None:
-        self._lock.acquire()
-
-    def _unlock(self) -> None:
-        self._lock.release()
+            os.register_at_fork(before=self.__enter__, after_in_parent=self.__exit__)
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
@@ -49,7 +36,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 def _renew_all() -> None:
     for lock in tuple(_locks):
-        lock.renew()
+        lock._lock = threading.RLock()  # open, whoever had closed it
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,6 +7,7 @@ only if a NaN meets a non-zero weight.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,18 +44,15 @@ def _recorded(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
     """Record the inputs of all convolutions and linear layers, with one row per channel."""
     found: dict[str, list[Tensor]] = {}
 
-    def recorder(name: str, channel: int) -> Callable[..., None]:
-        def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            x = args[0] if args else kwargs["input"]
-            found.setdefault(name, []).append(x.detach().movedim(channel, 0).flatten(1))
-
-        return record
+    def record(name: str, channel: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        x = args[0] if args else kwargs["input"]
+        found.setdefault(name, []).append(x.detach().movedim(channel, 0).flatten(1))
 
     handles = []
     for name, module in model.named_modules():
         if isinstance(module, _ConvNd | nn.Linear):
             channel = -1 - len(module.kernel_size) if isinstance(module, _ConvNd) else -1
-            handles.append(module.register_forward_pre_hook(recorder(name, channel), with_kwargs=True))
+            handles.append(module.register_forward_pre_hook(partial(record, name, channel), with_kwargs=True))
     try:
         yield found
     finally:
@@ -80,21 +78,18 @@ class _Spreading(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {})) if rule is None else rule(func, *args, **(kwargs or {}))
 
 
-def _product(func: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, *others: Any) -> Tensor:
+def _product(func: Any, a: Tensor, b: Tensor, bias: Tensor | None = None, *others: Any) -> Any:
     """Return a convolution or matrix product that is NaN only where a NaN meets a non-zero value."""
 
-    def made(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
-        result: Tensor = func(a, b, *([bias] if func in _WITH_BIAS else []), *others)
-        return result
+    def made(a: Tensor, b: Tensor, bias: Tensor | None) -> Any:
+        return func(a, b, *([bias] if func is _aten.convolution.default else []), *others)
 
     meets = made(a.isnan().to(a), (b != 0).to(b), None) + made((a != 0).to(a), b.isnan().to(b), None)
     return made(a.nan_to_num(), b.nan_to_num(), bias).masked_fill(meets > 0.5, torch.nan)
 
 
-def _sum_and_product(func: Any, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
-    scaled: Tensor = scales.get("alpha", 1) * _product(_aten.mm.default, a, b)
-    total: Tensor = scaled + scales.get("beta", 1) * bias
-    return total
+def _sum_and_product(func: Any, bias: Tensor, a: Tensor, b: Tensor, *, alpha: float = 1, beta: float = 1) -> Any:
+    return alpha * _product(_aten.mm.default, a, b) + beta * bias
 
 
 def _times(func: Any, a: Any, b: Any) -> Tensor:
@@ -115,11 +110,9 @@ def _batch_norm(func: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None
 
 def _embedding(func: Any, weight: Tensor, *others: Any, **options: Any) -> Tensor:
     """Return NaN: indices cannot be NaN, but the values that they look up are unknown."""
-    looked_up: Tensor = func(weight, *others, **options)
-    return torch.full_like(looked_up, torch.nan)
+    return torch.full_like(func(weight, *others, **options), torch.nan)
 
 
-_WITH_BIAS = {_aten.convolution.default}
 _RULES: dict[Any, Callable[..., Any]] = {
     _aten.convolution: _product,
     _aten.mm: _product,

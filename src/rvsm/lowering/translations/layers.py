@@ -1,13 +1,13 @@
 """Layers with weights, pooling, concatenation, and what changes the shape only."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from rvsm.lowering.draft import Node, affine, array, is_constant, is_node, is_spatial, node, pair, same, with_weights
-from rvsm.runtime.plan import AdaptivePooling, Concatenation, Convolution, Flattening, Pooling
 from rvsm.runtime.plan.axes import AXES, channels_last
+from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Convolution, Flattening, Pooling
 
 
 def conv(  # noqa: PLR0917 - aten's own order
@@ -99,15 +99,9 @@ def avg_pool(  # noqa: PLR0917 - aten's own order
     return node(operation, [x])
 
 
-def adaptive(mode: str) -> Callable[..., Node | None]:
-    """Return the translation of a pooling to a given size."""
-
-    def translation(name: str, x: Any, size: Any) -> Node | None:
-        if not is_spatial(x):
-            return None
-        return node(AdaptivePooling(name=name, source=0, mode=mode, size=pair(size, x)), [x])
-
-    return translation
+def adaptive(name: str, x: Any, size: Any, *, mode: str) -> Node | None:
+    """Return a pooling to a given size."""
+    return node(AdaptivePooling(name=name, source=0, mode=mode, size=pair(size, x)), [x]) if is_spatial(x) else None
 
 
 def mean(name: str, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False) -> Node | None:

@@ -8,28 +8,14 @@ import numpy as np
 import torch
 
 from rvsm.lowering.draft import Floats, Node, affine, array, is_constant, is_node, node
-from rvsm.runtime.plan import RELU, Activation, Pointwise, Softmax
 from rvsm.runtime.plan.axes import sizes_of
+from rvsm.runtime.plan.operation import Activation
+from rvsm.runtime.plan.operations import Pointwise, Softmax
 
 
-def activation(kind: str) -> Callable[..., Node | None]:
-    """Return the translation of an activation without parameters."""
-
-    def translation(name: str, x: Any) -> Node | None:
-        return _activated(name, x, Activation(kind))
-
-    return translation
-
-
-def _activated(name: str, x: Any, activation: Activation) -> Node | None:
-    if not is_node(x):
-        return None
-    return node(Pointwise(name=name, operation="none", a=0, activation=activation), [x])
-
-
-def relu(name: str, x: Any) -> Node | None:
-    """Return max(x, 0)."""
-    return _activated(name, x, RELU)
+def activated(name: str, x: Any, activation: Activation) -> Node | None:
+    """Return an activation of a value."""
+    return node(Pointwise(name=name, operation="none", a=0, activation=activation), [x]) if is_node(x) else None
 
 
 def clamp(name: str, x: Any, low: Any = None, high: Any = None) -> Node | None:
@@ -37,12 +23,12 @@ def clamp(name: str, x: Any, low: Any = None, high: Any = None) -> Node | None:
     ends = (-math.inf if low is None else low, math.inf if high is None else high)
     if not all(isinstance(end, int | float) for end in ends):
         return None
-    return _activated(name, x, Activation("clamp", float(ends[0]), float(ends[1])))
+    return activated(name, x, Activation("clamp", float(ends[0]), float(ends[1])))
 
 
 def leaky(name: str, x: Any, slope: float = 0.01) -> Node | None:
     """Return x, multiplied by a slope where it is negative."""
-    return _activated(name, x, Activation("leaky", slope))
+    return activated(name, x, Activation("leaky", slope))
 
 
 def prelu(name: str, x: Any, slope: Any) -> Node | None:
@@ -52,7 +38,7 @@ def prelu(name: str, x: Any, slope: Any) -> Node | None:
 
 def gelu(name: str, x: Any, approximate: str = "none") -> Node | None:
     """Return x·Φ(x), exactly or with tanh."""
-    return _activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
+    return activated(name, x, Activation("gelu" if approximate == "none" else "gelu_tanh"))
 
 
 def softmax(name: str, x: Any, dim: int, dtype: Any = None, *, log: bool = False) -> Node | None:
@@ -77,41 +63,46 @@ def _per_channel(value: Any, x: Node) -> Floats | None:
     return array(value).reshape(-1) if sizes == channels else None
 
 
-def two(operation: str) -> Callable[..., Node | None]:
-    """Return the translation of a sum or a product of two values, or of a value and a constant for each channel."""
+def _with_constant(
+    name: str, x: Any, value: Any, coefficients: Callable[[Floats], tuple[Floats, Floats]]
+) -> Node | None:
+    """Return scale·x + shift, where ``coefficients`` gives both for a constant of each channel."""
+    row = _per_channel(value, x) if is_node(x) else None
+    return None if row is None else affine(name, x, *coefficients(row))
 
-    def translation(name: str, a: Any, b: Any, alpha: float = 1) -> Node | None:
-        if alpha != 1 or not (is_node(a) or is_node(b)):
-            return None
-        if not is_node(a, b):
-            x, other = (a, b) if is_node(a) else (b, a)
-            row = _per_channel(other, x)
-            if row is None:
-                return None
-            one, zero = np.ones_like(row), np.zeros_like(row)
-            return affine(name, x, *((one, row) if operation == "add" else (row, zero)))
-        if a.axes != b.axes:  # a vector beside a map counts along the map's columns, not along its channels
-            return None
-        if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
-            a, b = b, a
-        return node(Pointwise(name=name, operation=operation, a=0, b=0), [a, b])
 
-    return translation
+def _add(row: Floats) -> tuple[Floats, Floats]:
+    return np.ones_like(row), row
+
+
+def _multiply(row: Floats) -> tuple[Floats, Floats]:
+    return row, np.zeros_like(row)
+
+
+def two(name: str, a: Any, b: Any, alpha: float = 1, *, operation: str) -> Node | None:
+    """Return a sum or a product of two values, or of a value and a constant for each channel."""
+    if alpha != 1:
+        return None
+    if not is_node(a, b):
+        x, other = (a, b) if is_node(a) else (b, a)
+        return _with_constant(name, x, other, _add if operation == "add" else _multiply)
+    if a.axes != b.axes:  # a vector beside a map counts along the map's columns, not along its channels
+        return None
+    if a.shape != b.shape and a.shape == (b.shape[0], 1, 1):
+        a, b = b, a
+    return node(Pointwise(name=name, operation=operation, a=0, b=0), [a, b])
 
 
 def minus(name: str, a: Any, b: Any, alpha: float = 1) -> Node | None:
     """Return a value minus a constant for each channel."""
-    row = _per_channel(b, a) if is_node(a) and alpha == 1 else None
-    return None if row is None else affine(name, a, np.ones_like(row), -row)
+    return _with_constant(name, a, b, lambda row: _add(-row)) if alpha == 1 else None
 
 
 def divide(name: str, a: Any, b: Any) -> Node | None:
     """Return a value over a constant for each channel."""
-    row = _per_channel(b, a) if is_node(a) else None
-    return None if row is None else affine(name, a, np.float32(1) / row, np.zeros_like(row))
+    return _with_constant(name, a, b, lambda row: _multiply(np.float32(1) / row))
 
 
 def negative(name: str, x: Any) -> Node | None:
     """Return −x."""
-    minus = np.full(x.shape[0], -1, dtype=np.float32) if is_node(x) else None
-    return None if minus is None else affine(name, x, minus, np.zeros_like(minus))
+    return _with_constant(name, x, -1, _multiply)

@@ -1,1 +1,1 @@
-"""Running a schedule: machine code, threads, the program that is called, and what it says of itself."""
+"""Running a schedule: machine code, threads, the program that is called, and the table that explains it."""

@@ -1,8 +1,7 @@
 """A table of what a program does and where it spends its time."""
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,11 +62,8 @@ class Explanation:
             for line in lines
         ]
         total = f"{self.images} image{'s' * (self.images > 1)} on one thread: {1e3 * self.seconds:.2f} ms"
-        if self.outside:
-            total += f"\nin PyTorch: {', '.join(self.outside)}"
-        if self.note:
-            total += f"\n{self.note}"
-        return "\n".join([*(line.rstrip() for line in text), total])
+        outside = f"in PyTorch: {', '.join(self.outside)}" if self.outside else ""
+        return "\n".join([*(line.rstrip() for line in text), *filter(None, (total, outside, self.note))])
 
 
 def explain_stage(
@@ -87,13 +83,3 @@ def explain_stage(
         rows.append(Row(operation.name, operation.label, shape, sparsity, "; ".join(notes[k]), totals[k]))
     rows.append(Row("input and output", "layout", (), None, "", totals[-1]))
     return Explanation(tuple(rows), stage.schedule.images)
-
-
-def least_seconds(action: Callable[[], object], repeats: int = 3) -> float:
-    """Return the shortest time of several runs; a slow action runs once."""
-    times: list[float] = []
-    while len(times) < repeats and sum(times) < 1.0:
-        begin = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - begin)
-    return min(times)

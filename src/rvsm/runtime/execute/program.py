@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.execute.explanation import Explanation, explain_stage, least_seconds
+from rvsm.runtime.execute.explanation import Explanation, explain_stage
 from rvsm.runtime.execute.stage import Stage
 from rvsm.runtime.execute.team import thread_count
+from rvsm.runtime.file import decode, encode, write
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.locks import Lock
 from rvsm.runtime.plan.axes import batch_array, batch_size, like, sizes_of
@@ -20,6 +21,7 @@ from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.scheduler import schedule
+from rvsm.runtime.schedule.step import least_seconds
 
 Floats = NDArray[np.float32]
 
@@ -72,14 +74,10 @@ class Program:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to one file, which ``rvsm.runtime.load`` reads without torch."""
-        from rvsm.runtime.file import write
-
         write(self.plan, Path(path))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle through the file format, which is checked."""
-        from rvsm.runtime.file import encode
-
         return _restored, (encode(self.plan), self.threads, self._choose, self._limit)
 
     def prepare(self) -> "Program":
@@ -88,45 +86,42 @@ class Program:
         return self
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
-        """Return the outputs for so many images."""
+        """Return the outputs for ``count`` images."""
         outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self.plan.output_sizes()]
-        self._perform(inputs, outputs, count, alone=alone)
+        if count:
+            batch, single = self._batch, self._single
+            tail = count % machine().lanes
+            if tail > self._tail_limit:
+                tail = 0
+            if tail < count:
+                batch.perform(inputs, outputs, range(count - tail), alone=alone)
+            if tail:
+                single.perform(inputs, outputs, range(count - tail, count), alone=alone)
         return outputs
-
-    def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], count: int, *, alone: bool) -> None:
-        if not count:
-            return
-        batch, single = self._batch, self._single
-        tail = count % machine().lanes
-        if tail > self._tail_limit:
-            tail = 0
-        if tail < count:
-            batch.perform(inputs, outputs, 0, count - tail, alone=alone)
-        if tail:
-            single.perform(inputs, outputs, count - tail, tail, alone=alone)
 
     @property
     def _batch(self) -> Stage:
         """The stage for vectors of images; where these are too large, the one for single images."""
-        return self._stages.get("batch") or self._made("batch")
+        return self._made("batch")
 
     @property
     def _single(self) -> Stage:
         """The stage for single images."""
-        return self._stages.get("single") or self._made("single")
+        return self._made("single")
 
     def _made(self, name: str) -> Stage:
-        """Make both stages, if no other thread has done so meanwhile, and return one of them."""
-        with self._lock:
-            if name not in self._stages:
-                single = self._stage(images=False)
-                try:
-                    batch = self._stage(images=True, taken=single.schedule.memory)
-                except TooLargeError:
-                    batch = single
-                self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
-                self._stages = {"single": single, "batch": batch}
-            return self._stages[name]
+        """Return a stage; at the first call, both are made."""
+        if name not in self._stages:
+            with self._lock:
+                if name not in self._stages:  # no other thread has made them meanwhile
+                    single = self._stage(images=False)
+                    try:
+                        batch = self._stage(images=True, taken=single.schedule.memory)
+                    except TooLargeError:
+                        batch = single
+                    self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
+                    self._stages = {"single": single, "batch": batch}
+        return self._stages[name]
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
         made = schedule(
@@ -145,7 +140,4 @@ class Program:
 
 
 def _restored(data: bytes, threads: int, choose: str | None, limit: Limit) -> Program:
-    """Return the program that was copied or pickled."""
-    from rvsm.runtime.file import decode
-
     return Program(decode(data, "the pickled program"), threads=threads, choose=choose, limit=limit).prepare()

@@ -29,15 +29,15 @@ class _Task:
 
 def cores() -> int:
     """Return the threads to use: ``OMP_NUM_THREADS`` if it is set, else the cores that this process may use."""
-    wish = os.environ.get("OMP_NUM_THREADS", "")
-    if wish.isdigit() and int(wish) > 0:
-        return int(wish)
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def thread_count(wish: int | None) -> int:
+def thread_count(requested: int | None) -> int:
     """Return the requested number of threads, or the default."""
-    return require_threads(cores() if wish is None else wish)
+    return require_threads(cores() if requested is None else requested)
 
 
 class Team:
@@ -91,7 +91,6 @@ def _wait(task: _Task, count: int) -> None:
 
 
 def _help(tasks: SimpleQueue[_Task], number: int) -> None:
-    """Run tasks one after the other."""
     while True:
         task = tasks.get()
         problem = None

@@ -76,8 +76,7 @@ class Convolution(Variant):
         """The size of an offset and its values."""
         return 4 * (1 + self.block)
 
-    def write(self, f: Kernel) -> None:
-        """Write loops over tiles, passes and blocks of output channels."""
+    def _write(self, f: Kernel) -> None:
         tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
         x = f.at(f.buffer("x"), f.mul(f.number("x_thread"), "%thread"))
         y, blocks, passes = f.buffer("y"), f.number("blocks"), f.number("passes")
@@ -141,7 +140,8 @@ class _Body:
             initial.after = [f.load(f.kind, f.at(now.y, offset)) for offset in places]
         sums = self._accumulate(initial.values, now.source, begin, end)
         with f.unless(f.op(f"xor i1 {now.is_last}, true"), f.kind, sums) as final:
-            final.after = [self._activate(value) for value in self._add_residual(sums, places)]
+            added = self._add_residual(sums, places)
+            final.after = [CODE[v.activation](f.vectors, value, self.a, self.b) for value in added]
         for k, (value, offset) in enumerate(zip(final.values, places, strict=True)):
             if v.masked:
                 f.masked_store(value, f.at(now.y, offset), f.mask(f.at(now.entry, 16 + 2 * (k % v.vectors))))
@@ -232,6 +232,3 @@ class _Body:
             others = [f.load(f.kind, f.at(source, offset)) for offset in places]
             added.after = [f.vectors.add(a, b) for a, b in zip(sums, others, strict=True)]
         return added.values
-
-    def _activate(self, value: str) -> str:
-        return CODE[self.v.activation](self.f.vectors, value, self.a, self.b)

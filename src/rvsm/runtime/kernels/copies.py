@@ -50,8 +50,7 @@ class Enter(Border):
 
     arrays = INPUTS
 
-    def write(self, f: Kernel) -> None:
-        """Write the copy of each float."""
+    def _write(self, f: Kernel) -> None:
         with self._each(f) as (inside, outside, there):
             with f.unless(f.op(f"xor i1 {there}, true"), "float", [f.single(0.0)]) as value:
                 value.after = [f.load("float", outside)]
@@ -63,8 +62,7 @@ class Leave(Border):
 
     arrays = OUTPUTS
 
-    def write(self, f: Kernel) -> None:
-        """Write the copy of each float."""
+    def _write(self, f: Kernel) -> None:
         with self._each(f) as (inside, outside, there), f.when(there):
             f.store("float", f.load("float", inside), outside)
 
@@ -82,8 +80,7 @@ class Copy(Variant):
     ragged: bool
     own: bool
 
-    def write(self, f: Kernel) -> None:
-        """Write loops over channels, rows and vectors."""
+    def _write(self, f: Kernel) -> None:
         x, y, table = f.buffer("x"), f.buffer("y"), f.pointer("table")
         rows, width, x_plane, y_plane = f.numbers("rows", "width", "x_plane", "y_plane")
         y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
@@ -123,8 +120,7 @@ class Shift(Variant):
 
     operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors", "ranges")
 
-    def write(self, f: Kernel) -> None:
-        """Write loops over channels, copies and vectors."""
+    def _write(self, f: Kernel) -> None:
         x, y, table, masks = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.pointer("masks")
         x_plane, y_plane, copies, vectors = f.numbers("x_plane", "y_plane", "copies", "vectors")
         y = f.at(y, f.mul(f.number("y_thread"), "%thread"))

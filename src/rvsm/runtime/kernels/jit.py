@@ -13,7 +13,7 @@ TOGETHER = 32  # kernels that are compiled at once
 
 @dataclass(frozen=True)
 class Machine:
-    """What the kernels must know of the CPU: floats in a vector, and vector registers."""
+    """The properties of a CPU that kernels depend on: the floats in a vector, and the number of vector registers."""
 
     lanes: int
     registers: int
@@ -26,14 +26,14 @@ class Machine:
 
 
 class Code(Protocol):
-    """A function that can be compiled: its name, and what writes its text."""
+    """A function that can be compiled: its name and its LLVM code."""
 
     @property
     def name(self) -> str:
         """The name that no other function has."""
 
     def code(self) -> str:
-        """Return the text."""
+        """Return its LLVM code."""
 
 
 class _Compiler:
@@ -92,7 +92,7 @@ def _compiler() -> _Compiler:
 
 
 def machine() -> Machine:
-    """Return what the kernels must know of this CPU."""
+    """Return the properties of this CPU."""
     with _fence:
         return _compiler().machine
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
+from functools import partialmethod
 from typing import ClassVar
 
 import numpy as np
@@ -42,14 +43,14 @@ class Variant(ABC):
         return "_".join([type(self).__name__.lower(), *map(str, astuple(self))])
 
     def code(self) -> str:
-        """Return the text of the function."""
+        """Return the LLVM code of the function."""
         f = Kernel(self)
-        self.write(f)
+        self._write(f)
         f.give()
         return f.text()
 
     @abstractmethod
-    def write(self, f: "Kernel") -> None:
+    def _write(self, f: "Kernel") -> None:
         """Write what the kernel does."""
 
     def encode(self, address: int, operands: Operands, *, barrier: bool) -> NDArray[np.int64]:
@@ -167,21 +168,10 @@ class Vectors:
     def _two(self, operation: str, a: str, b: str) -> str:
         return self.f.op(f"{operation} {self.kind} {a}, {b}")
 
-    def add(self, a: str, b: str) -> str:
-        """Return a + b."""
-        return self._two("fadd", a, b)
-
-    def sub(self, a: str, b: str) -> str:
-        """Return a − b."""
-        return self._two("fsub", a, b)
-
-    def mul(self, a: str, b: str) -> str:
-        """Return a · b."""
-        return self._two("fmul", a, b)
-
-    def div(self, a: str, b: str) -> str:
-        """Return a / b."""
-        return self._two("fdiv", a, b)
+    add = partialmethod(_two, "fadd")  # a + b
+    sub = partialmethod(_two, "fsub")  # a − b
+    mul = partialmethod(_two, "fmul")  # a · b
+    div = partialmethod(_two, "fdiv")  # a / b
 
     def absolute(self, a: str) -> str:
         """Return |a|."""

@@ -11,7 +11,6 @@ each thread has its own, sets it, and leaves it as it was.
 
 import platform
 from dataclasses import dataclass
-from typing import Protocol
 
 from rvsm.runtime.kernels.ir import Function
 from rvsm.runtime.kernels.kernel import BARRIER, FUNCTION, PARAMETERS, SLOTS
@@ -23,19 +22,20 @@ CALL_SLOTS = 32
 SPINS = 4000
 
 
-class Mode(Protocol):
-    """How a kind of CPU is set to flush denormal numbers to zero."""
+class Mode:
+    """How a kind of CPU flushes denormal numbers to zero; on one without a known way they stay, and are slow."""
 
-    declarations: str
+    declarations = ""
 
     def flush(self, f: Function) -> str:
         """Write what makes denormal numbers zero, and return the mode before."""
+        return ""
 
     def restore(self, f: Function, before: str) -> None:
         """Write what brings the mode back."""
 
 
-class X86:
+class X86(Mode):
     """The control register of SSE and AVX: "flush to zero" for results, "denormals are zero" for operands."""
 
     declarations = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)"
@@ -54,7 +54,7 @@ class X86:
         f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")
 
 
-class Arm64:
+class Arm64(Mode):
     """The floating-point control register, whose bit 24 flushes operands and results."""
 
     declarations = "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void @llvm.aarch64.set.fpcr(i64)"
@@ -71,25 +71,12 @@ class Arm64:
         f.do(f"call void @llvm.aarch64.set.fpcr(i64 {before})")
 
 
-class Unknown:
-    """A CPU without a known way: denormal numbers stay, and are slow."""
-
-    declarations = ""
-
-    def flush(self, f: Function) -> str:
-        """Write nothing."""
-        return ""
-
-    def restore(self, f: Function, before: str) -> None:
-        """Write nothing."""
-
-
 def mode() -> Mode:
     """Return the way for this CPU."""
     kind = platform.machine().lower()
     if kind in ("x86_64", "amd64", "i386", "i686", "x86"):
         return X86()
-    return Arm64() if kind in ("aarch64", "arm64") else Unknown()
+    return Arm64() if kind in ("aarch64", "arm64") else Mode()
 
 
 @dataclass(frozen=True)
@@ -100,12 +87,12 @@ class Player:
     name: str = "play"
 
     def code(self) -> str:
-        """Return the text of both functions."""
+        """Return the LLVM code of both functions."""
         return f"{meet()}\n\n{play(self.mode)}"
 
 
 def play(mode: Mode) -> str:
-    """Return the text of the player itself."""
+    """Return the LLVM code of the player itself."""
     f = Function("play", [("ptr", "call"), ("i64", "first"), ("i64", "last"), ("i64", "thread")])
     before = mode.flush(f)
     operations, arenas = (f.load("ptr", f.at("%call", 8 * slot)) for slot in (OPERATIONS, ARENAS))
@@ -119,7 +106,7 @@ def play(mode: Mode) -> str:
             f.do(f"call void @meet(ptr %call, i64 {threads})")
     with f.when(f.op(f"xor i1 {together}, true")):
         own = f.load("ptr", f.at(arenas, f.mul("%thread", 8)))
-        with f.loop(0, chunks):  # at most so many; the counter says which
+        with f.loop(0, chunks):  # an upper bound; the counter says which
             taken = f.op(f"atomicrmw add ptr {f.at('%call', 8 * TAKEN)}, i64 1 monotonic")
             with f.when(f.op(f"icmp slt i64 {taken}, {chunks}")), f.loop("%first", "%last") as k:
                 operation = f.at(operations, f.mul(k.index, 8 * SLOTS))

@@ -10,38 +10,14 @@ from dataclasses import dataclass
 from rvsm.runtime.kernels.kernel import Kernel, Variant, Vectors
 
 
-def _none(m: Vectors, v: str, a: str, b: str) -> str:
-    return v
-
-
-def _clamp(m: Vectors, v: str, a: str, b: str) -> str:
-    return m.clamp(v, a, b)
-
-
-def _leaky(m: Vectors, v: str, a: str, b: str) -> str:
-    return m.where("ogt", v, m.constant(0.0), v, m.mul(v, a))
-
-
 def _sigmoid(m: Vectors, v: str, a: str, b: str) -> str:
     one = m.constant(1.0)
     return m.div(one, m.add(one, m.exp(m.sub(m.constant(0.0), v))))
 
 
-def _tanh(m: Vectors, v: str, a: str, b: str) -> str:
-    return m.fma(m.constant(2.0), _sigmoid(m, m.add(v, v), a, b), m.constant(-1.0))
-
-
-def _silu(m: Vectors, v: str, a: str, b: str) -> str:
-    return m.mul(v, _sigmoid(m, v, a, b))
-
-
 def _hardsigmoid(m: Vectors, v: str, a: str, b: str) -> str:
     sixth = m.constant(1 / 6)
     return m.mul(m.clamp(m.add(v, m.constant(3.0)), m.constant(0.0), m.constant(6.0)), sixth)
-
-
-def _hardswish(m: Vectors, v: str, a: str, b: str) -> str:
-    return m.mul(v, _hardsigmoid(m, v, a, b))
 
 
 def _gelu(m: Vectors, v: str, a: str, b: str) -> str:
@@ -61,14 +37,14 @@ def _gelu_tanh(m: Vectors, v: str, a: str, b: str) -> str:
 
 
 CODE: dict[str, Callable[[Vectors, str, str, str], str]] = {
-    "none": _none,
-    "clamp": _clamp,
-    "leaky": _leaky,
+    "none": lambda m, v, a, b: v,
+    "clamp": Vectors.clamp,
+    "leaky": lambda m, v, a, b: m.where("ogt", v, m.constant(0.0), v, m.mul(v, a)),
     "sigmoid": _sigmoid,
-    "tanh": _tanh,
-    "silu": _silu,
+    "tanh": lambda m, v, a, b: m.fma(m.constant(2.0), _sigmoid(m, m.add(v, v), a, b), m.constant(-1.0)),
+    "silu": lambda m, v, a, b: m.mul(v, _sigmoid(m, v, a, b)),
     "hardsigmoid": _hardsigmoid,
-    "hardswish": _hardswish,
+    "hardswish": lambda m, v, a, b: m.mul(v, _hardsigmoid(m, v, a, b)),
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
 }
@@ -88,8 +64,7 @@ class Pointwise(Variant):
     ragged: bool
     activation: str
 
-    def write(self, f: Kernel) -> None:
-        """Write loops over channels, rows and vectors."""
+    def _write(self, f: Kernel) -> None:
         a, b, y = f.buffer("a"), f.buffer("b"), f.buffer("y")
         height, width, row, plane, b_plane = f.numbers("height", "width", "row", "plane", "b_plane")
         parameters = f.pointer("parameters")

@@ -53,13 +53,13 @@ def axes_of(sizes: tuple[int, ...], shape: Shape, *, like: str) -> str | None:
     return next((axes for axes in alike if len(axes) == len(sizes) and shape_of(axes, sizes) == shape), None)
 
 
-def check_axes(axes: object, shape: Shape, what: str) -> None:
+def check_axes(axes: object, shape: Shape, subject: str) -> None:
     """Raise ValueError if there are no such axes, or if a map of this shape cannot have them."""
     if not isinstance(axes, str) or axes not in AXES:
-        raise ValueError(f"the form of {what} must be one of {', '.join(AXES)} but is {axes!r:.20}")
+        raise ValueError(f"the form of {subject} must be one of {', '.join(AXES)} but is {axes!r:.20}")
     if shape_of(axes, sizes_of(axes, shape)) != shape:
         raise ValueError(
-            f"{what} of shape {shape} cannot have the form {axes!r}: sizes that the form leaves out must be 1"
+            f"{subject} of shape {shape} cannot have the form {axes!r}: sizes that the form leaves out must be 1"
         )
 
 

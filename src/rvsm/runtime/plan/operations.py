@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Pair, Shape, check_choice, check_limit
-from rvsm.runtime.plan.softmax import Softmax
 
 MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
 
@@ -172,6 +171,25 @@ class Flattening(Operation):
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the number of all values as channels."""
         return math.prod(sources[0]), 1, 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Softmax(Operation):
+    """exp(x) / Σ exp(x), summed over the channels of a position; with ``log``, its logarithm."""
+
+    kind = "softmax"
+    since = 3
+    source: int
+    log: bool = False
+
+    def shape(self, sources: Sequence[Shape]) -> Shape:
+        """Return the shape of the source."""
+        return sources[0]
+
+    @property
+    def label(self) -> str:
+        """The usual name."""
+        return "log softmax" if self.log else self.kind
 
 
 OPERATIONS: dict[str, type[Operation]] = {

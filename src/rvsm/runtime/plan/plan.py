@@ -151,10 +151,10 @@ class Plan:
         return [sizes_of(output.axes, self.shapes[output.value]) for output in self.outputs]
 
 
-def check_shape(shape: Shape, what: str) -> None:
+def check_shape(shape: Shape, subject: str) -> None:
     """Raise ValueError if a map of this shape would be empty or too large."""
     channels, height, width = shape
     if min(shape) < 1:
-        raise ValueError(f"{what} would be empty: {shape}")
+        raise ValueError(f"{subject} would be empty: {shape}")
     if channels > MAX_CHANNELS or height * width > MAX_POSITIONS or prod(shape) > MAX_VALUE:
-        raise ValueError(f"{what} is too large: {shape}")
+        raise ValueError(f"{subject} is too large: {shape}")

@@ -1,7 +1,6 @@
 """The convolution: taps, tiles and packed weights become steps, by the sparse or the dense kernel."""
 
-from functools import partial
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,19 +8,18 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
-from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule.choice import Sample, fastest
-from rvsm.runtime.schedule.layout import TooLargeError
+from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
 from rvsm.runtime.schedule.taps import MASKED_AT_ONCE, SHORT_ROW, Taps, copies, in_place, phase_count, scratch, taps
-from rvsm.runtime.schedule.tiling import Tiling, bands, passes, tilings
+from rvsm.runtime.schedule.tiling import Tiling, bands, fused, passes, tilings
 
 SPARSE_BELOW = 0.1  # densities at which there is nothing to choose
 DENSE_ABOVE = 0.9
 DENSE_UNTRIED = 0.5  # the density that decides where a trial would take too long
+LONG = 0.25  # seconds: a sample that takes longer, with kernels as large as an image, is not run
 MAX_OFFSET = (1 << 31) - 1
 
 
@@ -42,23 +40,24 @@ def _way(site: Site[Convolution], where: Taps, weights: Floats) -> str:
     density = np.count_nonzero(weights) / weights.size
     if density >= DENSE_ABOVE or density <= SPARSE_BELOW:
         return "dense" if density >= DENSE_ABOVE else "sparse"
-    ways = {way: partial(_sample, site, where, weights, dense=way == "dense") for way in ("sparse", "dense")}
-    return fastest(ways, site.arena_bytes) or ("dense" if density > DENSE_UNTRIED else "sparse")
-
-
-def _sample(site: Site[Convolution], where: Taps, weights: Floats, *, dense: bool) -> Sample:
-    """Return a few tiles of a few channels; a number in a stream takes about a nanosecond at each tile."""
-    made = _compute(site, where, weights, dense=dense, sample=True)
-    tiles = [len(_table(step, "tiles")) - 1 for step in made]
-    outputs = [_kernel(step).vectors * _table(step, "channels")[0].size for step in made]
-    guess = NANOSECOND * sum(n * _table(step, "stream").size for n, step in zip(tiles, made, strict=True))
-    return Sample(made, sum(n * size for n, size in zip(tiles, outputs, strict=True)), guess)
+    seconds, arena = {}, aligned(site.arena_bytes)
+    for way in ("sparse", "dense"):
+        sample = _compute(site, where, weights, dense=way == "dense", sample=True)
+        tiles = [len(_table(step, "tiles")) - 1 for step in sample]
+        # A number in a stream takes about a nanosecond at each tile.
+        guess = NANOSECOND * sum(n * _table(step, "stream").size for n, step in zip(tiles, sample, strict=True))
+        if guess > LONG:
+            return "dense" if density > DENSE_UNTRIED else "sparse"
+        outputs = [_kernel(step).vectors * _table(step, "channels")[0].size for step in sample]
+        total = sum(n * size for n, size in zip(tiles, outputs, strict=True))
+        seconds[way] = sum(step.seconds(arena) for step in sample) / total
+    return min(seconds, key=seconds.__getitem__)
 
 
 def _compute(
     site: Site[Convolution], where: Taps, weights: Floats, *, dense: bool, sample: bool = False
 ) -> list[Step]:  # fmt: skip
-    """Return the steps for all blocks of channels and all tiles; for a ``sample``, for some."""
+    """Return the steps for all blocks of channels and all tiles; for a ``sample``, a few of both."""
     o = site.operation
     assert site.bias is not None
     inputs = site.sources[0].channels // o.groups
@@ -85,7 +84,6 @@ def _compute(
 def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:
     o, (kernel, tiles) = site.operation, tiling
     x, y = site.sources[0].geometry, site.target.geometry
-    activation = Activation("clamp", -inf, inf) if o.activation.name == "none" else o.activation
     # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last
     # row of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
     again = o.dilation[0] * (o.kernel[0] - 1) if kernel.block > 1 else 0
@@ -106,7 +104,7 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
         "y_row": y.row,
         "y_plane": y.plane,
         "ranges": thread_ranges(len(tiles), packed, site.threads),
-        "parameters": parameters(activation),
+        "parameters": parameters(fused(o.activation)),
         "inputs": site.sources[0].channels,
         "ahead_rows": (kernel.rows - 1) * o.stride[0] + 1 + again,
         "ahead_row": x.row,

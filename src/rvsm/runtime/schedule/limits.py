@@ -41,18 +41,15 @@ def check(plan: Plan, costs: Sequence[Cost], limit: Limit, *, unit: int, activat
     ``activations`` are the bytes of one call, and ``taken`` those that another layout of the same network keeps.
     """
     images = f"{unit} images at a time" if unit > 1 else "one image at a time"
-    for operation, cost in zip(plan.operations, costs, strict=True):
-        if cost.seconds > limit.seconds:
-            raise TooLargeError(
-                f"{operation.name!r} would take about {cost.seconds:,.0f} seconds for {images}, and the limit is"
-                f" {limit.seconds:g}; to allow more, use limit=rvsm.runtime.Limit(seconds=…)"
-            )
     building = NANOSECOND * sum(cost.kept + cost.passing for cost in costs)
-    if building > limit.seconds:
-        raise TooLargeError(
-            f"the network would take about {building:,.0f} seconds to load, and the limit is {limit.seconds:g}; to"
-            " allow more, use limit=rvsm.runtime.Limit(seconds=…)"
-        )
+    named = zip((operation.name for operation in plan.operations), costs, strict=True)
+    guesses = [(f"{name!r} would take", cost.seconds, f"for {images}") for name, cost in named]
+    for subject, seconds, purpose in [*guesses, ("the network would take", building, "to load")]:
+        if seconds > limit.seconds:
+            raise TooLargeError(
+                f"{subject} about {seconds:,.0f} seconds {purpose}, and the limit is {limit.seconds:g}; to allow more,"
+                " use limit=rvsm.runtime.Limit(seconds=…)"
+            )
     ends = [prod(shape) for shape in (*plan.inputs, *(plan.shapes[output.value] for output in plan.outputs))]
     kept = activations + sum(cost.kept for cost in costs)
     needed = taken + kept + max((cost.passing for cost in costs), default=0) + 8 * unit * max(ends)

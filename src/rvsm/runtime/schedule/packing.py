@@ -1,7 +1,7 @@
 """Weights in the order in which the kernel reads them: records of an offset and the values of a block of channels."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -26,7 +26,6 @@ class Packed:
     starts: Integers
     channels: Integers
     bias: Floats
-    block: int
     cuts: Integers
 
     @property
@@ -46,23 +45,15 @@ def dense_blocks(channels: int, groups: int) -> dict[int, Integers]:
     >>> {size: blocks.tolist() for size, blocks in dense_blocks(7, 1).items()}
     {4: [[0, 1, 2, 3]], 2: [[4, 5]], 1: [[6]]}
     """
-    inside = channels // groups
-    blocks: dict[int, list[list[int]]] = defaultdict(list)
-    for group in range(groups):
-        _cut(list(range(group * inside, (group + 1) * inside)), blocks)
-    return {size: np.array(blocks[size], dtype=np.int64) for size in (4, 2, 1) if size in blocks}
+    blocks = _blocks(channel * groups // channels for channel in range(channels))
+    return {size: np.array(blocks[size], dtype=np.int64) for size in (4, 2, 1) if blocks[size]}
 
 
 def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
     """Return the channels in blocks of 4, 2 or 1 that have their non-zero weights at the same places."""
     rows = np.packbits(weights.reshape(len(weights), -1) != 0, axis=1)
     inside = len(weights) // groups
-    alike: dict[tuple[int, bytes], list[int]] = defaultdict(list)
-    for channel, row in enumerate(rows):
-        alike[channel // inside, row.tobytes()].append(channel)
-    blocks: dict[int, list[list[int]]] = defaultdict(list)
-    for channels in alike.values():
-        _cut(channels, blocks)
+    blocks = _blocks((channel // inside, row.tobytes()) for channel, row in enumerate(rows))
     counts = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
     shared = sum(int(counts[channels].sum()) for size in (4, 2) for channels in blocks[size])
     if shared <= SHARED * counts.sum():  # chance: not worth another kernel
@@ -70,12 +61,19 @@ def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
     return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if blocks[size]}
 
 
-def _cut(channels: list[int], blocks: dict[int, list[list[int]]]) -> None:
-    start = 0
-    for size in (4, 2, 1):
-        while len(channels) - start >= size:
-            blocks[size].append(channels[start : start + size])
-            start += size
+def _blocks(keys: Iterable[Hashable]) -> dict[int, list[list[int]]]:
+    """Return the channels in blocks of 4, 2 or 1 whose keys are equal, by the size of the block."""
+    alike: dict[Hashable, list[int]] = defaultdict(list)
+    for channel, key in enumerate(keys):
+        alike[key].append(channel)
+    blocks: dict[int, list[list[int]]] = {4: [], 2: [], 1: []}
+    for channels in alike.values():
+        start = 0
+        for size, found in blocks.items():
+            while len(channels) - start >= size:
+                found.append(channels[start : start + size])
+                start += size
+    return blocks
 
 
 def pack(
@@ -114,7 +112,7 @@ def pack(
         done += records.nbytes
         parts.append(records.reshape(-1))
         channels[k] = blocks[order]
-    return Packed(np.concatenate(parts), starts, channels, bias[channels], block, cuts)
+    return Packed(np.concatenate(parts), starts, channels, bias[channels], cuts)
 
 
 def _fair(work: Integers, parts: int) -> Integers:

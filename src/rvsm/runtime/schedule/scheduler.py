@@ -5,31 +5,15 @@ from dataclasses import dataclass, replace
 from rvsm.runtime.kernels.jit import Machine, machine
 from rvsm.runtime.plan.axes import channels_last
 from rvsm.runtime.plan.operation import Operation
-from rvsm.runtime.plan.operations import (
-    AdaptivePooling,
-    Concatenation,
-    Convolution,
-    Flattening,
-    Pointwise,
-    Pooling,
-)
+from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.plan.plan import Plan
-from rvsm.runtime.plan.softmax import Softmax
 from rvsm.runtime.schedule import limits, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
 
-RULES: dict[type[Operation], Rule] = {
-    Convolution: CONVOLUTION,
-    Pooling: weightless.POOLING,
-    AdaptivePooling: weightless.POOLING,
-    Pointwise: weightless.POINTWISE,
-    Concatenation: weightless.CONCATENATION,
-    Flattening: weightless.FLATTENING,
-    Softmax: weightless.SOFTMAX,
-}
+RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **weightless.RULES}
 """How each operation is scheduled."""
 
 MAX_KERNELS = 500  # each takes some milliseconds to compile, and a network has a few dozen
@@ -38,7 +22,7 @@ SLACK = 4096  # floats after the last buffer: vectors may be read, never written
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The steps of a network for one layout, whose positions are so many ``images`` wide."""
+    """The steps of a network for one layout, whose positions are ``images`` images wide."""
 
     images: int
     arena_bytes: int

@@ -1,5 +1,7 @@
 """Steps, of which a schedule consists, and the rule by which an operation becomes steps."""
 
+import ctypes
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -8,20 +10,21 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.kernels.jit import Machine
-from rvsm.runtime.kernels.kernel import Operands, Variant
+from rvsm.runtime.kernels.jit import Machine, compile_functions
+from rvsm.runtime.kernels.kernel import PARAMETERS, Operands, Variant
 from rvsm.runtime.plan.operation import Activation, Operation, Shape
 from rvsm.runtime.plan.plan import Weights
 from rvsm.runtime.schedule.layout import Buffer
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
+TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 
 
 @dataclass(eq=False)
 class Step:
     """A kernel with its operands; ``meet`` says that all threads must be done before the next step begins.
 
-    ``operation`` is the one that it belongs to, and ``note`` what ``explain`` says of it.
+    ``operation`` is the one that it belongs to, and ``note`` describes it in ``explain``.
     """
 
     variant: Variant
@@ -33,6 +36,13 @@ class Step:
     def row(self, addresses: dict[str, int]) -> NDArray[np.int64]:
         """Return the row that the player reads, for compiled functions at these addresses."""
         return self.variant.encode(addresses[self.variant.name], self.operands, barrier=self.meet)
+
+    def seconds(self, arena: NDArray[np.uint8]) -> float:
+        """Return how long it takes, alone on this thread; the least of several times."""
+        addresses = compile_functions([self.variant])
+        function = ctypes.CFUNCTYPE(None, *(TYPES[kind] for kind, _ in PARAMETERS))(addresses[self.variant.name])
+        row = self.row(addresses)
+        return least_seconds(lambda: function(row.ctypes.data, arena.ctypes.data, None, 0, 0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +103,16 @@ class Rule:
     steps: Callable[[Site[Any]], list[Step]]
     cost: Callable[[Extent[Any]], Cost]
     scratch: Callable[[Site[Any]], Scratch | None] = lambda site: None
+
+
+def least_seconds(action: Callable[[], object], repeats: int = 3, limit: float = 1.0) -> float:
+    """Return the shortest time of several runs; when they have taken ``limit`` seconds, there are no more."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < limit:
+        begin = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begin)
+    return min(times)
 
 
 def parameters(activation: Activation) -> NDArray[np.float32]:

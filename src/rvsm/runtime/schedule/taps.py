@@ -6,10 +6,11 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.runtime.kernels.copies import Shift
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.schedule.packing import Integers
 from rvsm.runtime.schedule.step import Scratch, Site, Step
-from rvsm.runtime.schedule.weightless import copy, mask_bits, shift
+from rvsm.runtime.schedule.weightless import copy, copy_operands, mask_bits
 
 OWN_COPIES = 4 << 20  # bytes of copies that each thread may have for itself
 SHORT_ROW = 4  # positions of a row, below which every tap gets a copy of the input
@@ -105,15 +106,26 @@ def copies(site: Site[Convolution], taps: Taps, spans: Integers) -> list[Step]:
 
 
 def _whole_planes(site: Site[Convolution], taps: Taps, spans: Integers) -> Step:
-    """Return the copies of maps whose rows are as long as those of the output: a shift of everything."""
+    """Return the copies of maps whose rows are as long as those of the output: a shift of everything.
+
+    Masks say which positions are copied, the others becoming zero.
+    """
     x = site.sources[0]
     g = x.geometry
     down, right = (taps.phases - np.array(site.operation.padding, dtype=np.int64)).T
     table = np.stack([4 * (down * g.width + right), np.arange(len(down)) * taps.phase_bytes], axis=1)
-    return shift(
-        site.machine, x.place, taps.place, channels=x.channels, planes=(g.plane, taps.plane), table=table,
-        masks=_masks(site, taps, down, right), own=taps.own, spans=spans,
-    )  # fmt: skip
+    masks, lanes = _masks(site, taps, down, right), site.machine.lanes
+    vectors = masks.shape[1]
+    operands = {
+        **copy_operands(
+            x.place, taps.place, channels=x.channels, planes=(g.plane, taps.plane), table=table, own=taps.own
+        ),
+        "masks": masks,
+        "copies": len(table),
+        "vectors": vectors,
+        "ranges": np.stack([spans[:, 0] // lanes, np.minimum(vectors, -(-spans[:, 1] // lanes))], axis=1),
+    }
+    return Step(Shift(lanes), operands, meet=False)
 
 
 def _masks(site: Site[Convolution], taps: Taps, down: Integers, right: Integers) -> NDArray[np.uint8]:

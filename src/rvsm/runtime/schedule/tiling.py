@@ -1,6 +1,6 @@
 """How the output of a convolution is cut into tiles, each with the kernel that computes it."""
 
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.jit import Machine
+from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.schedule.packing import Floats
 from rvsm.runtime.schedule.step import Site
@@ -29,29 +30,29 @@ class Tiling(NamedTuple):
 
 
 def tilings(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
-    """Return the tiles that cover the output, for blocks of so many output channels."""
+    """Return the tiles that cover the output, for blocks of ``block`` output channels."""
     over_positions = site.sources[0].geometry.unit == 1
     return [_positions(site, block)] if over_positions else _images(site, taps, block)
 
 
 def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
-    """Cut the output into tiles of rows × columns; what is left at the right and below gets smaller tiles."""
+    """Cut the output into tiles of rows × columns; the remainder at the right and below gets smaller tiles."""
     source, g, o = site.sources[0], site.target.geometry, site.operation
     gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
     large = source.channels * source.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
     down, right = bands(site.machine, (g.height, g.width), block)
-    result = []
+    result, activation = [], fused(o.activation).name
     for y0, y1, r in down:
         for x0, x1, c in right:
             y, x = (axis.reshape(-1) for axis in np.mgrid[y0:y1:r, x0:x1:c])
             places = np.stack([y * taps.row + 4 * g.unit * x * taps.step, g.at(y, x)], axis=1)
-            kernel = Kernel(site.machine.lanes, r, c, block, taps.step, _activation(o), masked=False, ahead=large)
+            kernel = Kernel(site.machine.lanes, r, c, block, taps.step, activation, masked=False, ahead=large)
             result.append(Tiling(kernel, np.ascontiguousarray(places, dtype=np.int64).view(np.uint8)))
     return result
 
 
 def bands(machine: Machine, size: tuple[int, int], block: int) -> tuple[list[Band], list[Band]]:
-    """Return how rows and columns of a map are cut into tiles: first, last and step, and what is left."""
+    """Return how rows and columns of a map are cut into tiles: first, last and step, also of the remainder."""
     limit = {1: 8, 2: 8, 4: 4} if machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     rows, columns = _tile(*size, limit[block])
     return _bands(size[0], rows), _bands(size[1], columns)
@@ -84,7 +85,8 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
         key=lambda size: (_effort(g.width, length, size, block), -size[1]),
     )
     tiles = -(-length // (lanes * columns))
-    kernel = Kernel(lanes, 1, columns, block, 1, _activation(site.operation), masked=length % (lanes * columns) != 0)
+    activation = fused(site.operation.activation).name
+    kernel = Kernel(lanes, 1, columns, block, 1, activation, masked=length % (lanes * columns) != 0)
     places = np.arange(tiles, dtype=np.int64) * columns * lanes * 4
     table = np.zeros((tiles, kernel.tile_bytes), dtype=np.uint8)
     table[:, :16] = np.stack([places, places], axis=1).view(np.uint8)
@@ -95,7 +97,7 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
 
 
 def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float:
-    """Return about how many cycles a record takes over the whole map, with so many lanes and vectors in a tile.
+    """Return about how many cycles a record takes over the whole map, for a tile of ``size`` lanes × vectors.
 
     A vector that crosses a cache line is loaded in two pieces; rows that are no multiple of a vector make that happen.
     Two vectors of 64 bytes can be loaded in a cycle, or up to three smaller ones.
@@ -121,7 +123,6 @@ def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, weights: Floats,
     return int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
 
 
-def _activation(operation: Convolution) -> str:
+def fused(activation: Activation) -> Activation:
     """Return the activation that is compiled in; none at all is a clamp without ends."""
-    name = operation.activation.name
-    return "clamp" if name == "none" else name
+    return Activation("clamp", -inf, inf) if activation.name == "none" else activation

@@ -5,12 +5,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.kernels import copies, pooling, softmax
-from rvsm.runtime.kernels import pointwise as arithmetic
+from rvsm.runtime.kernels import copies, pointwise, reductions
 from rvsm.runtime.kernels.jit import Machine
 from rvsm.runtime.kernels.kernel import Operands
-from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling
-from rvsm.runtime.plan.softmax import Softmax
+from rvsm.runtime.plan.operation import Operation
+from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling, Softmax
 from rvsm.runtime.schedule.layout import Buffer
 from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
@@ -18,18 +17,15 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameter
 
 def border(machine: Machine, images: int, index: int, buffer: Buffer, *, last: bool, entering: bool) -> Step:
     """Return the step that brings an input into the arena, or an output out of it, with its channels ``last``."""
-    g = buffer.geometry
-    operands: Operands = {
-        "index": index,
-        "place": buffer.at(),
-        "channels": buffer.channels,
-        "height": g.height,
-        "width": g.width,
-        "row": g.row,
-        "plane": g.plane,
-    }
+    operands = {**_rows(buffer), "index": index, "place": buffer.at(), "width": buffer.geometry.width}
     kind = copies.Enter if entering else copies.Leave
     return Step(kind(machine.lanes, images, last), operands, meet=entering)
+
+
+def _rows(buffer: Buffer) -> Operands:
+    """Return the operands of a kernel that walks through the rows of a map, float by float."""
+    g = buffer.geometry
+    return {"channels": buffer.channels, "height": g.height, "width": g.width * g.unit, "row": g.row, "plane": g.plane}
 
 
 def copy(
@@ -38,9 +34,18 @@ def copy(
 ) -> Step:  # fmt: skip
     """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel.
 
-    With ``own`` each thread makes copies of its own, so many bytes after those of the thread before.
+    With ``own`` each thread makes its own copies, ``own`` bytes after those of the previous thread.
     """
-    operands: Operands = {
+    operands = copy_operands(source, target, channels=channels, planes=planes, table=table, own=own)
+    variant = copies.Copy(machine.lanes, step, ragged, own > 0)
+    return Step(variant, {**operands, "rows": len(table), "width": width}, meet=own == 0)
+
+
+def copy_operands(
+    source: int, target: int, *, channels: int, planes: tuple[int, int], table: NDArray[np.int64], own: int
+) -> Operands:
+    """Return the operands that copies of rows and shifts of planes share; see ``copy``."""
+    return {
         "x": source,
         "y": target,
         "y_thread": own,
@@ -48,37 +53,7 @@ def copy(
         "x_plane": planes[0],
         "y_plane": planes[1],
         "table": np.ascontiguousarray(table, dtype=np.int64),
-        "rows": len(table),
-        "width": width,
     }
-    return Step(copies.Copy(machine.lanes, step, ragged, own > 0), operands, meet=own == 0)
-
-
-def shift(
-    machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
-    table: NDArray[np.int64], masks: NDArray[np.uint8], own: int, spans: NDArray[np.int64],
-) -> Step:  # fmt: skip
-    """Return the step that makes shifted copies of planes, for each thread ``own`` bytes after those of the one before.
-
-    ``table`` has for each copy its first place in the source and in the target; ``masks`` (copies × vectors × 2 bytes)
-    say which positions are copied, the others becoming zero; ``spans`` which positions a thread needs, alone or as one
-    of several.
-    """
-    lanes, vectors = machine.lanes, masks.shape[1]
-    operands: Operands = {
-        "x": source,
-        "y": target,
-        "y_thread": own,
-        "channels": channels,
-        "x_plane": planes[0],
-        "y_plane": planes[1],
-        "table": np.ascontiguousarray(table, dtype=np.int64),
-        "masks": masks,
-        "copies": len(table),
-        "vectors": vectors,
-        "ranges": np.stack([spans[:, 0] // lanes, np.minimum(vectors, -(-spans[:, 1] // lanes))], axis=1),
-    }
-    return Step(copies.Shift(lanes), operands, meet=False)
 
 
 def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -91,21 +66,16 @@ def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def _combine(site: Site[Pointwise]) -> list[Step]:
-    """Return the step for activation(a ∘ b)."""
     o, a, b = site.operation, site.sources[0], site.sources[-1]
     g = a.geometry
-    variant = arithmetic.Pointwise(
+    variant = pointwise.Pointwise(
         site.machine.lanes, o.operation, b.geometry != g, ragged=g.unit == 1, activation=o.activation.name
     )
     operands: Operands = {
+        **_rows(a),
         "a": a.at(),
         "b": b.at(),
         "y": site.target.at(),
-        "channels": a.channels,
-        "height": g.height,
-        "width": g.width * g.unit,
-        "row": g.row,
-        "plane": g.plane,
         "b_plane": b.geometry.plane,
         "parameters": parameters(o.activation),
     }
@@ -113,7 +83,6 @@ def _combine(site: Site[Pointwise]) -> list[Step]:
 
 
 def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
-    """Return the step for the maximum or the mean of windows."""
     o, x, y = site.operation, site.sources[0], site.target
     g, h = x.geometry, y.geometry
     top, tall, across = o.windows(g.height, h.height, 0).T
@@ -134,11 +103,10 @@ def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
         "column": 4 * g.unit * dilation[1],
     }
     note = "vector of images" if g.unit > 1 else "scalar"
-    return [Step(pooling.Pooling(site.machine.lanes, o.mode, g.unit), operands, note=note)]
+    return [Step(reductions.Pooling(site.machine.lanes, o.mode, g.unit), operands, note=note)]
 
 
 def _concatenate(site: Site[Concatenation]) -> list[Step]:
-    """Return the steps that copy each part to its channels."""
     g = site.target.geometry
     table = np.array([(g.at(0, 0), g.at(0, 0))], dtype=np.int64)  # a plane as one row: the borders within are zero
     width = g.unit * ((g.height - 1) * g.pitch + g.width)
@@ -160,26 +128,17 @@ def _flatten(site: Site[Flattening]) -> list[Step]:
     g, plane = x.geometry, y.geometry.plane
     line, column = (axis.reshape(-1) for axis in np.mgrid[0 : g.height, 0 : g.width])
     table = np.stack([g.at(line, column), plane * (line * g.width + column)], axis=1)
-    step = copy(
+    flat = copy(
         site.machine, x.place, y.at(), channels=x.channels, planes=(g.plane, plane * g.height * g.width),
         table=table, width=g.unit, ragged=g.unit == 1,
     )  # fmt: skip
-    return [step]
+    return [flat]
 
 
 def _softmax(site: Site[Softmax]) -> list[Step]:
-    """Return the step for the softmax over channels."""
     x, g, lanes = site.sources[0], site.target.geometry, site.machine.lanes
-    operands: Operands = {
-        "x": x.at(),
-        "y": site.target.at(),
-        "channels": x.channels,
-        "height": g.height,
-        "width": g.width * g.unit,
-        "row": g.row,
-        "plane": g.plane,
-    }
-    return [Step(softmax.Softmax(lanes, site.operation.log, g.unit == 1), operands, note=f"{lanes} lanes")]
+    operands = {**_rows(site.target), "x": x.at(), "y": site.target.at()}
+    return [Step(reductions.Softmax(lanes, site.operation.log, g.unit == 1), operands, note=f"{lanes} lanes")]
 
 
 def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
@@ -204,11 +163,14 @@ def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
     return Cost(OBJECTS + 16 * positions, 64 * positions, 2 * NANOSECOND * prod(extent.shape))
 
 
-POINTWISE = Rule(_combine, lambda extent: Cost(OBJECTS, 0, 4 * NANOSECOND * extent.vectors))
-POOLING = Rule(_pool, _cost_of_windows)
-CONCATENATION = Rule(
-    _concatenate,
-    lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors),
-)
-SOFTMAX = Rule(_softmax, _cost_of_softmax)
-FLATTENING = Rule(_flatten, _cost_of_flattening)
+_POOLING = Rule(_pool, _cost_of_windows)
+RULES: dict[type[Operation], Rule] = {
+    Pointwise: Rule(_combine, lambda extent: Cost(OBJECTS, 0, 4 * NANOSECOND * extent.vectors)),
+    Pooling: _POOLING,
+    AdaptivePooling: _POOLING,
+    Concatenation: Rule(
+        _concatenate, lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors)
+    ),
+    Softmax: Rule(_softmax, _cost_of_softmax),
+    Flattening: Rule(_flatten, _cost_of_flattening),
+}

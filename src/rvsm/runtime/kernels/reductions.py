@@ -1,7 +1,4 @@
-"""Maximum and mean over windows.
-
-Windows are products of rows and columns: two small tables say where they begin and how many positions they have.
-"""
+"""Reductions: the maximum and the mean over windows, and the softmax over channels."""
 
 from dataclasses import dataclass
 
@@ -14,7 +11,8 @@ ENTRY_BYTES = 32  # place in the input, place in the output, positions in the wi
 class Pooling(Variant):
     """The ``max`` or the ``mean`` (sum / divisor) of windows.
 
-    A position is a vector of images, or one float if ``images`` is 1. Like PyTorch's, the maximum of a window with NaN
+    Windows are products of rows and columns: two small tables say where they begin and how many positions they have. A
+    position is a vector of images, or one float if ``images`` is 1. Like PyTorch's, the maximum of a window with NaN
     is NaN.
     """
 
@@ -22,8 +20,7 @@ class Pooling(Variant):
     mode: str
     images: int
 
-    def write(self, f: Kernel) -> None:
-        """Write loops over channels, rows and columns of the output, and over each window."""
+    def _write(self, f: Kernel) -> None:
         vector = self.images > 1
         value = f.kind if vector else "float"
         x, y, lines, columns = f.buffer("x"), f.buffer("y"), f.pointer("lines"), f.pointer("columns")
@@ -61,3 +58,48 @@ class Pooling(Variant):
         larger = f.op(f"fcmp ogt {value} {new}, {old}")
         missing = f.op(f"fcmp uno {value} {new}, {new}")
         return f.op(f"select {bits} {f.op(f'or {bits} {larger}, {missing}')}, {value} {new}, {value} {old}")
+
+
+@dataclass(frozen=True)
+class Softmax(Variant):
+    """y = exp(x − max) / sum, or with ``log`` (x − max) − log(sum); vectors run over images, or over positions.
+
+    Three walks over the channels give the maximum, which is subtracted so that nothing overflows, the sum, and the
+    result. Rounding errors of the sum are carried along (Kahan), so that it is as exact for many channels as for few. A
+    ``ragged`` row may end inside a vector.
+    """
+
+    operands = ("x", "y", "channels", "height", "width", "row", "plane")
+    log: bool
+    ragged: bool
+
+    def _write(self, f: Kernel) -> None:
+        m = f.vectors
+        x, y = f.buffer("x"), f.buffer("y")
+        channels, height, width, row, plane = f.numbers("channels", "height", "width", "row", "plane")
+        lowest, zero = m.constant(float("-inf")), m.constant(0.0)
+        start, stop = f.share(height)
+        with f.loop(start, stop) as line, f.row_vectors(width, ragged=self.ragged) as (offset, store):
+            place = f.add(f.mul(line.index, row), offset)
+            source, target = f.at(x, place), f.at(y, place)
+            with f.loop(0, channels, carry=[(f.kind, lowest)]) as c:
+                value = f.load(f.kind, f.at(source, f.mul(c.index, plane)))
+                c.after = [m.where("ogt", value, c.values[0], value, c.values[0])]
+            most = c.values[0]
+            with f.loop(0, channels, carry=[(f.kind, zero), (f.kind, zero)]) as c:
+                power = m.exp(m.sub(f.load(f.kind, f.at(source, f.mul(c.index, plane))), most))
+                if not self.log:
+                    store(power, f.at(target, f.mul(c.index, plane)))
+                total, lost = c.values
+                term = m.sub(power, lost)
+                larger = m.add(total, term)
+                c.after = [larger, m.sub(m.sub(larger, total), term)]
+            total = c.values[0]
+            logarithm = m.log(total) if self.log else ""
+            with f.loop(0, channels) as c:
+                here = f.mul(c.index, plane)
+                if self.log:
+                    result = m.sub(m.sub(f.load(f.kind, f.at(source, here)), most), logarithm)
+                else:
+                    result = m.div(f.load(f.kind, f.at(target, here)), total)
+                store(result, f.at(target, here))
