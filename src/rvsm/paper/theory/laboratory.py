@@ -17,9 +17,8 @@ from rich.table import Table
 from rvsm import __version__
 from rvsm.pages.figure import Figure
 from rvsm.pages.page import write, write_text
-from rvsm.paper.theory.expected import differences
 from rvsm.paper.theory.page import page
-from rvsm.paper.theory.statements import PARTS, STATEMENTS, run
+from rvsm.paper.theory.statements import PARTS, STATEMENTS, differences, run
 from rvsm.paper.theory.sweep import Sweep
 from rvsm.paper.theory.verdict import Verdict
 

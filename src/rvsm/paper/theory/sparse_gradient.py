@@ -1,6 +1,5 @@
 """Runs whose gradient is taken at u, beside RVSM's, whose gradient is taken at w: same truths, starts, λ and β."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import pi, sqrt
@@ -11,7 +10,7 @@ from torch import Tensor
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.network import curvature, gradient, loss, size
 from rvsm.paper.theory.penalty_formulas import penalty_values, residual
-from rvsm.paper.theory.problems import PENALTIES, starts, truths
+from rvsm.paper.theory.problems import PENALTIES, standard, starts, truths
 from rvsm.paper.theory.simulate import walk
 from rvsm.paper.theory.trajectory import GradientPoint, Setting
 
@@ -106,11 +105,11 @@ def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
 
 def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> Ends:
     seeds, steps = plan.seeds, plan.strong_steps if strong else plan.steps
-    settings = list(_settings(name, d, strong, plan.shares))
+    strength = float(curvature(K)) if strong else beta_bound(k=K, delta=1.0)
+    settings = [standard(name, k=K, beta=strength, mu=share / sqrt(d)) for share in plan.shares]
     generator = torch.Generator().manual_seed(2000 + d)
     truth = truths(seeds, d, generator)
-    theta = torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1)
-    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
+    start = starts(truth, torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1), generator)
 
     def rows(values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64).repeat_interleave(seeds)
@@ -154,10 +153,3 @@ def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> End
         excess=excess,
         excess_convex=excess_convex,
     )
-
-
-def _settings(name: str, d: int, strong: bool, shares: tuple[float, ...]) -> Iterator[Setting]:
-    high = float(curvature(K))
-    beta = high if strong else beta_bound(k=K, delta=1.0)
-    for share in shares:
-        yield Setting(PENALTIES[name](share / sqrt(d) * beta), k=K, beta=beta, eta=1 / (beta + high))

@@ -222,7 +222,7 @@ def _run(
     share_of_angle = torch.linspace(0.05, 1, plan.seeds, dtype=torch.float64)
     low, high = norms
     norm = low + (high - low) * torch.rand(len(listed), plan.seeds, generator=generator, dtype=torch.float64)
-    start = starts(truth, share_of_angle * (pi - delta), norm, generator)
+    start = starts(truth, share_of_angle * (pi - delta), generator, norm=norm)
     rows_delta = delta.expand(-1, plan.seeds).flatten()
 
     def rows(values: list[float]) -> Tensor:

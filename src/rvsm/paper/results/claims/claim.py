@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rvsm.paper.results.collections import Experiments
-from rvsm.paper.theory.verdict import Check, Verdict, check, judge
+from rvsm.paper.theory.verdict import Check, Verdict, check
 from rvsm.report import Configuration
 from rvsm.report.statistics import Mean
 
@@ -77,7 +77,7 @@ class Statement:
         correction: tuple[str, Check] | None = None,
         mends: bool = False,
     ) -> Verdict | Untold:
-        """Return the verdict that the checks give; `judge` says what the other arguments mean.
+        """Return the verdict that the checks give.
 
         Args:
             printed: the check of the whole claim.
@@ -94,8 +94,8 @@ class Statement:
         if not fails and any(abs(slack) < least for slack, least in noisy):
             return Untold(self.statement, self.where, self.claim, printed.margin, evidence)
         said, corrected = correction or (None, None)
-        return judge(
-            self.statement,
+        return Verdict(
+            statement=self.statement,
             where=self.where,
             claim=self.claim,
             printed=printed,

@@ -122,8 +122,7 @@ def _run(
     truth = torch.randn(seeds, _D, generator=generator, dtype=torch.float64)
     truth[:, _D // 2 :] = 0
     truth = unit(truth)
-    ones = torch.ones(seeds, dtype=torch.float64)
-    start = starts(truth, (pi - _DELTA) * ones, ones, generator)
+    start = starts(truth, pi - _DELTA, generator)
     settings = [
         Setting(
             PENALTIES[name](1.0).with_threshold(0.3 / sqrt(_D), 1 / beta),

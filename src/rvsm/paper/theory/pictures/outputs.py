@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import PALETTE, Figure
-from rvsm.paper.theory.comparison import sparsity_study
+from rvsm.paper.theory.comparison import OUTPUTS, sparsity_study
 from rvsm.paper.theory.pictures.convergence import LABELS
 
 _NAMES = {"u": "RVSM, u", "masked": "RVSM, w on the support of u", "admm": "ADMM, u"}
@@ -21,7 +21,7 @@ def sparsity_against_error(quick: bool = False) -> Figure:
         panels = canvas.subplots(1, 3, sharex=True, sharey=True)
         for axes, name in zip(panels, LABELS, strict=True):
             p = study.penalties.index(name)
-            for o, output in enumerate(study.outputs):
+            for o, output in enumerate(OUTPUTS):
                 zeros, loss = 100 * study.sparsity[o, p], study.loss[o, p]
                 look = {"color": PALETTE[o], "markersize": 4, "linewidth": 1.2}
                 hollow = {"markerfacecolor": "none"} if output == "admm" else {}

@@ -7,7 +7,7 @@ from rvsm.paper.theory.network import loss, size
 from rvsm.paper.theory.problems import PENALTIES
 from rvsm.paper.theory.sweep import Sweep, column
 from rvsm.paper.theory.trajectory import MethodName
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 _METHODS: tuple[MethodName, ...] = ("rvsm", "admm", "exact-admm")
 
@@ -25,8 +25,7 @@ def multiplier(sweep: Sweep) -> Verdict:
         for i, name in enumerate(PENALTIES)
     )
     fewer = torch.cat([zeros["rvsm"] - zeros["admm"], zeros["rvsm"] - zeros["exact-admm"]])
-    return judge(
-        "admm-multiplier",
+    return Verdict(
         where="Section 3.3",
         claim="the Lagrange multiplier tends to reduce the sparsity of the limit of uᵗ",
         printed=check(fewer, tolerance=-0.1),  # a tenth of a zero at least: no difference must not pass
@@ -41,13 +40,12 @@ def gap(sweep: Sweep) -> Verdict:
     closed, _ = sweep.once(compared, "admm", **_size(sweep))
     left = size(closed.w[-1, 0] - closed.u[-1, 0]).max()
     nothing = torch.cat([size(part.w - part.u) for part in sweep.proof if part.only("l0").all()])
-    return judge(
-        "gap",
+    return Verdict(
         where="Section 3.3",
         claim="without the multiplier there is a gap between wᵗ and uᵗ at the limit (ℓ1); the multiplier seeks to close"
         " it",
         printed=check(open_by, tolerance=-1e-3) & check(1 - left / 1e-3),
-        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {float(open_by.min()):.3f}·λ/β; ADMM's is ≤ {float(left):.0e};"
+        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {open_by.min():.3f}·λ/β; ADMM's is ≤ {float(left):.0e};"
         f" with ℓ0 there is none where no weight is small: {int((nothing < 1e-9).sum())} of {len(nothing)} limits",
     )
 
@@ -63,11 +61,10 @@ def performance(sweep: Sweep) -> Verdict:
     zeros_masked = study.loss_at_equal_sparsity("masked", "admm")
 
     def told(ratios: dict[str, torch.Tensor]) -> str:
-        return ", ".join(f"{name} {float(r.min()):.2f}–{float(r.max()):.2f}" for name, r in ratios.items())
+        return ", ".join(f"{name} {r.min():.2f}–{r.max():.2f}" for name, r in ratios.items())
 
     worst = int(same_lam[0].argmax())
-    return judge(
-        "admm-performance",
+    return Verdict(
         where="Section 3.3, “In short”",
         claim="RVSM greatly increases the sparsity of u while maintaining the same performance as ADMM (equal λ and β;"
         " f(u) at most twice ADMM's)",
@@ -104,15 +101,14 @@ def loss_of_u(sweep: Sweep) -> Verdict:
         ]
     )
     shrunk = column(sweep.proof, "k", "l1", "tl1")
-    return judge(
-        "loss-of-u",
+    return Verdict(
         where="Section 3.3",
         claim="f(wᵗ) and f(uᵗ) behave very similarly (claimed for deep networks; tested here on the paper's network)",
         reading=True,
         printed=check(2 - ratio),
         evidence=f"median f(ū)/f(w̄), 5 large and 15 small entries: {shown}; w̄ masked by supp(ū) has f smaller than"
         f" ū's by a factor of {gain[0]:.1f} (ℓ1) and {gain[2]:.1f} (Tℓ1), and the same for ℓ0; in all {len(swept)}"
-        f" limits of the sweep ({len(shrunk)} of ℓ1 and Tℓ1) f(ū) − f(masked w̄) ≥ {float(swept.min()):.0e}",
+        f" limits of the sweep ({len(shrunk)} of ℓ1 and Tℓ1) f(ū) − f(masked w̄) ≥ {swept.min():.0e}",
         correction="f of the masked w̄ is never larger than f(ū): give it as an output too, and report both",
         corrected=check(of_u - of_masked, tolerance=1e-15) & check(swept, tolerance=1e-15),
         counterexample={

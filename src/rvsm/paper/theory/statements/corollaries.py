@@ -13,19 +13,17 @@ from rvsm.paper.theory.statements.descent import ROUNDING
 from rvsm.paper.theory.statements.limit import THRESHOLD_CONDITION
 from rvsm.paper.theory.statements.theorem import CONVERGED
 from rvsm.paper.theory.sweep import Runs, Sweep, column, worst
-from rvsm.paper.theory.verdict import Check, Verdict, check, judge
+from rvsm.paper.theory.verdict import Check, Verdict, check
 
 
 def identity(sweep: Sweep) -> Verdict:
     """Check the identity with the C that ∇f gives, at the limits of ℓ1."""
     residual, c, cases = _identity(sweep, "l1")
-    return judge(
-        "corollary-1.1-identity",
+    return Verdict(
         where="Corollary 1.1",
         claim="w* = (kπ/(π−θ))β(w̄ − S(w̄)) + C w̄ with C > 0",
         printed=check(1 - residual / CONVERGED) & check(c),
-        evidence=f"{cases} limits of ℓ1: residual ≤ {float(residual.max()):.1e}, C from {float(c.min()):.3f} to"
-        f" {float(c.max()):.3f}",
+        evidence=f"{cases} limits of ℓ1: residual ≤ {residual.max():.1e}, C from {c.min():.3f} to {c.max():.3f}",
     )
 
 
@@ -43,15 +41,13 @@ def cap(sweep: Sweep) -> Verdict:
         always.append((part.theta.cos() / _free_norm(part) - _constant(part))[chosen])
         c.append(_constant(part)[chosen])
     slack, under, sharp, constant = (torch.cat(one) for one in (printed, capped, always, c))
-    return judge(
-        "corollary-1.1-cap",
+    return Verdict(
         where="Corollary 1.1",
         claim="C < 1/(1−2kλ√d)",
         printed=check(slack),
         evidence=f"in {len(slack) - len(under)} of {len(slack)} limits, of δ = 2.2 > π/2, the interval is empty:"
-        f" 1−2kλ√d = {float(slack.min()):.3f}; in the others C is below the cap by ≥ {float(under.min()):.4f}; in"
-        f" all C is from {float(constant.min()):.3f} to {float(constant.max()):.6f} and cos θ̄/r*(θ̄) − C ≥"
-        f" {float(sharp.min()):.0e}",
+        f" 1−2kλ√d = {slack.min():.3f}; in the others C is below the cap by ≥ {under.min():.4f}; in all C is from"
+        f" {constant.min():.3f} to {constant.max():.6f} and cos θ̄/r*(θ̄) − C ≥ {sharp.min():.0e}",
         correction="0 < C ≤ cos θ̄/r*(θ̄) ≤ 1 always, r*(θ) the norm at which f is least along a direction, so the"
         " printed cap needs 2kλ√d < 1 only, which δ < π/2 implies",
         corrected=check(under) & check(sharp, tolerance=CONVERGED) & check(1 - constant) & check(constant),
@@ -73,8 +69,7 @@ def shrinkage(sweep: Sweep) -> Verdict:
         same.append(((part.w - part.u) * part.w.sign()).amin(dim=-1))
         cases += len(part.k)
     grown, sign = torch.cat(expanded), torch.cat(same)
-    return judge(
-        "shrinkage",
+    return Verdict(
         where="Corollary 1.1",
         claim="w̄ − ū has the sign of w̄ in every component, so C|w̄_i| ≤ |w*_i|: w̄ is, up to a scalar, a shrinkage of w*",
         printed=check(grown, tolerance=CONVERGED)
@@ -82,7 +77,7 @@ def shrinkage(sweep: Sweep) -> Verdict:
         & check(-float(flipped))
         & check(-float(false_positives))
         & check(1 - leak / CONVERGED),
-        evidence=f"{cases} limits of all penalties: |w*_i| − C|w̄_i| ≥ {float(grown.min()):.0e}; {flipped} signs differ"
+        evidence=f"{cases} limits of all penalties: |w*_i| − C|w̄_i| ≥ {grown.min():.0e}; {flipped} signs differ"
         f" from w*'s, {false_positives} entries of ū are non-zero where w* is zero, |w̄_i| ≤ {leak:.0e} there; so"
         " supp(ū) ⊆ supp(w*): no false positives",
     )
@@ -99,17 +94,15 @@ def other_penalties(sweep: Sweep) -> Verdict:
     largest, filled, beyond = _copies(sweep, *names)
     big = large_start()
     leaves, reach = float(big.theta.max() - big.theta[0]), big.settings[0].threshold * big.w.shape[-1] ** 0.5
-    return judge(
-        "corollary-1.2",
+    return Verdict(
         where="Corollary 1.2, proof's order",
         claim="for ℓ0 and Tℓ1: ∇_wℒ(w̄,ū) = 0, ℒ and θ decrease monotonically, θ̄ < δ, and Corollary 1.1's equation",
         printed=rest & check(ROUNDING - turn),
         evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖, λ/β < 1/√d: all but the monotone angle hold (θ rises by up to"
-        f" {float(turn.max()):.3f} in a step, residual of the equation ≤ {float(residual.max()):.1e}), also in the"
-        f" {beyond} with {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥"
-        f" {float(largest.min()):.1e}, so ū ≠ 0; θ ≤ π−δ also in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t"
-        f" ≤ ‖w*‖, but from ‖w⁰‖ = {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by"
-        f" {leaves:.3f}",
+        f" {turn.max():.3f} in a step, residual of the equation ≤ {residual.max():.1e}), also in the {beyond} with"
+        f" {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥ {largest.min():.1e}, so ū ≠ 0;"
+        f" θ ≤ π−δ also in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t ≤ ‖w*‖, but from ‖w⁰‖ ="
+        f" {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by {leaves:.3f}",
         correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖"
         " or √d·t ≤ ‖w*‖, t the penalty's own threshold, in the place of condition (iii) on λ/β; that ū ≠ 0 needs"
         f" {THRESHOLD_CONDITION}",
@@ -125,8 +118,7 @@ def other_penalties_printed(sweep: Sweep) -> Verdict:
     printed, proof = sweep.once(two_cycle, steps=600), two_cycle(order="proof", steps=600)
     last = printed.stationarity[-100:].min()
     w = printed.w[-2:, 0, 0]
-    return judge(
-        "corollary-1.2-printed",
+    return Verdict(
         where="Corollary 1.2, Algorithm 1 as printed",
         claim="for ℓ0 (wᵗ,uᵗ) converges sub-sequentially to a point with ∇_wℒ(w̄,ū) = 0",
         printed=check(CONVERGED - last),

@@ -8,7 +8,7 @@ from torch import Tensor
 from rvsm.paper.theory import network as net
 from rvsm.paper.theory.problems import starts
 from rvsm.paper.theory.sweep import Sweep
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 _TRUTH = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64)
 
@@ -20,7 +20,7 @@ def differentiable(sweep: Sweep) -> Verdict:
     theta = torch.rand(count, generator=generator, dtype=torch.float64) * pi
     theta[: count // 3] = torch.where(torch.arange(count // 3) % 2 == 0, 0.0, pi).double()
     norm = 10 ** (4 * torch.rand(count, generator=generator, dtype=torch.float64) - 3)
-    w = starts(_TRUTH.expand(count, -1), theta, norm, generator)
+    w = starts(_TRUTH.expand(count, -1), theta, generator, norm=norm)
     around = net.unit(torch.randn(count, 3, generator=generator, dtype=torch.float64))
     rest, kink = [], []
     for k in (1, 2, 12):
@@ -36,8 +36,7 @@ def differentiable(sweep: Sweep) -> Verdict:
         # If f were differentiable at 0, the slopes ahead and behind would cancel in every direction.
         kink.append(((ahead + behind - 2 * net.loss(0 * _TRUTH, _TRUTH, k=k)) / 1e-6).abs().max())
     remainder, corner = torch.cat(rest).max(), torch.stack(kink).min()
-    return judge(
-        "differentiable",
+    return Verdict(
         where="Lemma 3, 1",
         claim="f is differentiable if and only if w ≠ 0",
         printed=check(1 - remainder) & check(corner, tolerance=-1e-3),
@@ -58,8 +57,7 @@ def gradient(sweep: Sweep) -> Verdict:
         k = torch.randint(1, 20, (cases,), generator=generator).double()
         (expected,) = torch.autograd.grad(net.loss(w, truth, k=k).sum(), w)
         worst = max(worst, float((net.gradient(w.detach(), truth, k=k) - expected).norm(dim=-1).max()))
-    return judge(
-        "gradient",
+    return Verdict(
         where="Lemma 3, eq. (13), gradient",
         claim="∇f(w) = (1/k²)[(k + (k²−k)/π − (k/π)(‖w*‖/‖w‖)sin θ − ((k²−k)/π)‖w*‖/‖w‖)w − (k/π)(π−θ)w*]",
         printed=check(1 - worst / 1e-12),
@@ -85,8 +83,7 @@ def critical_points(sweep: Sweep) -> Verdict:
         slack += [saddle.max(), -saddle.min(), net.loss(points.saddle, _TRUTH, k=k)]
     across, gap = _off_axis(patches)
     place = max(_misplaced(k) for k in patches)
-    return judge(
-        "critical-points",
+    return Verdict(
         where="Lemma 3, 2 (k > 1)",
         claim="for k > 1 f has a local maximum at 0, a unique global minimum at w* and a degenerate saddle at"
         " −(k²−k)/(k²+(π−1)k)·w*",
@@ -111,8 +108,7 @@ def critical_points_of_one_patch(sweep: Sweep) -> Verdict:
     ahead, behind = _roots_on_axis(1)
     only = len(ahead) == 1 and not behind and abs(ahead[0] - 1) < 1e-9
     lowest = float(net.hessian_eigenvalues(_TRUTH.unsqueeze(0), _TRUTH, k=1).min())
-    return judge(
-        "critical-points-k1",
+    return Verdict(
         where="Lemma 3, 2 (k = 1)",
         claim="for k = 1, w = 0 is not a local maximum and w* is the only differentiable critical point",
         printed=check(torch.tensor([up, down, across, lowest])) & check(1 - gap / 1e-9) & check(1.0 if only else -1.0),

@@ -10,7 +10,7 @@ from rvsm.paper.theory.counterexamples import all_entries_below_threshold, equal
 from rvsm.paper.theory.network import angle, coefficients, gradient, size
 from rvsm.paper.theory.statements.theorem import CONVERGED
 from rvsm.paper.theory.sweep import Runs, Sweep, column
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 THRESHOLD_CONDITION = "√d·t < ‖w*‖·A/(A+βk²)"
 """What makes sure that ū is not empty; `threshold_limit` computes it."""
@@ -28,8 +28,7 @@ def equilibrium(sweep: Sweep) -> Verdict:
         known = part.theta > 1e-4
         outside.append((size(part.u - inside.squeeze(-1)) * part.beta)[known])
     gap, off = torch.cat(turned).max(), torch.cat(outside).max()
-    return judge(
-        "equilibrium",
+    return Verdict(
         where="Proof of Theorem 1, equilibrium and parallel conditions",
         claim="c₂w* + βū is parallel to w̄ at the limit, c₂ = (π−θ)/(kπ); so w̄, ū and w* are co-planar",
         printed=check(1 - gap / CONVERGED) & check(1 - off / CONVERGED),
@@ -46,13 +45,12 @@ def no_attraction(sweep: Sweep) -> Verdict:
     runs = sweep.proof
     k, delta = column(runs, "k"), column(runs, "delta")
     slack = (pi - column(runs, "theta")) / (k * pi) - delta / (k * pi)
-    return judge(
-        "c2-at-zero",
+    return Verdict(
         where="Proof of Theorem 1: “c₂ = 0 when θ(w̄,w*) = π or 0”",
         claim="c₂ = (π−θ)/(kπ) vanishes at θ = 0; so c₂ > 0 only almost surely",
         printed=check(1e-9 - at_zero),
         evidence=f"c₂(0) = 1/k: w* = (1,1,1,1)/2, k = 2, has a limit at θ̄ = {theta:.0e} with c₂ = {at_zero:.3f}; c₂ −"
-        f" δ/(kπ) ≥ {float(slack.min()):.4f} in {len(slack)} limits",
+        f" δ/(kπ) ≥ {slack.min():.4f} in {len(slack)} limits",
         correction="c₂ vanishes at θ = π only, so θ̄ ≤ π−δ gives c₂ ≥ δ/(kπ) > 0 always, for every w*",
         corrected=check(slack),
         counterexample={
@@ -78,13 +76,12 @@ def parallel_limit(sweep: Sweep) -> Verdict:
         shorter = part.k**2 / a * part.beta * size(part.w - part.u)
         gaps.append((size(part.w - part.truth) - shorter).abs()[part.theta < CONVERGED])
     gap = torch.cat(gaps)
-    return judge(
-        "parallel-limit",
+    return Verdict(
         where="Proof of Theorem 1: “θ(w̄,w*) = 0. Thus, w̄ = w*”",
         claim="θ(w̄,w*) = 0 implies w̄ = w*",
         printed=check(CONVERGED - error),
         evidence=f"w* = (1,1,1,1)/2, k = 2: θ̄ = {theta:.0e} but ‖w̄−w*‖ = {error:.6f}; in {len(gap)} limits of"
-        f" the sweep with θ̄ = 0 ‖w̄−w*‖ and β‖w̄−ū‖/L⁺ differ by ≤ {float(gap.max()):.0e}",
+        f" the sweep with θ̄ = 0 ‖w̄−w*‖ and β‖w̄−ū‖/L⁺ differ by ≤ {gap.max():.0e}",
         correction="it implies w̄ = (1 − β‖w̄−ū‖/L⁺)w*: parallel, but shorter, unless ū = w̄",
         corrected=check(1 - gap / CONVERGED),
         counterexample={
@@ -103,12 +100,11 @@ def sine_relation(sweep: Sweep) -> Verdict:
         theta, k, beta = part.theta[some], part.k[some], part.beta[some]
         gaps.append((pi - theta) / (k * pi) * theta.sin() - beta * part.u[some].norm(dim=-1) * gamma.sin())
     gap = torch.cat(gaps).abs()
-    return judge(
-        "sine-relation",
+    return Verdict(
         where="Proof of Theorem 1",
         claim="(π−θ)/(kπ)·sin θ = β‖ū‖sin γ at the limit, γ = θ(w̄,ū)",
         printed=check(1 - gap / CONVERGED),
-        evidence=f"{len(gap)} limits with ū ≠ 0: the two sides differ by ≤ {float(gap.max()):.1e}",
+        evidence=f"{len(gap)} limits with ū ≠ 0: the two sides differ by ≤ {gap.max():.1e}",
     )
 
 
@@ -121,12 +117,11 @@ def sine_gives_angle(sweep: Sweep) -> Verdict:
     slack = (delta - theta)[meets]
     # Only where the start is the larger of the two angles does the inequality have work to do.
     excluded = int(((theta >= delta) & ~meets).sum())
-    return judge(
-        "sine-gives-angle",
+    return Verdict(
         where="Proof of Theorem 1: “This implies θ < δ”",
         claim="((π−θ)/(kπ))sin θ < (δ/(kπ))sin δ implies θ < δ, for θ ≤ π−δ",
         printed=check(slack) & check(float(excluded) - 1),
-        evidence=f"{slack.numel()} pairs (δ, θ) of a grid meet the inequality: δ − θ ≥ {float(slack.min()):.1e}; the"
+        evidence=f"{slack.numel()} pairs (δ, θ) of a grid meet the inequality: δ − θ ≥ {slack.min():.1e}; the"
         f" {excluded} with θ ≥ δ do not meet it",
     )
 
@@ -139,13 +134,12 @@ def limit_gradient(sweep: Sweep) -> Verdict:
         share.append(size(gradient(part.w, part.truth, k=part.k)) / bound)
         gap.append(size(part.w - part.u))
     of_bound, width = torch.cat(share), torch.cat(gap)
-    return judge(
-        "limit-gradient",
+    return Verdict(
         where="Proof of Theorem 1, before the last display",
         claim="‖β(w̄−ū)‖ < β, so ‖∇f(w̄)‖ ≤ δ sin δ/(kπ)",
         printed=check(1 - of_bound) & check(1 - width),
-        evidence=f"{len(width)} limits of all penalties: ‖w̄−ū‖ ≤ {float(width.max()):.4f}, ‖∇f(w̄)‖ ≤"
-        f" {float(of_bound.max()):.4f}·δ sin δ/(kπ)",
+        evidence=f"{len(width)} limits of all penalties: ‖w̄−ū‖ ≤ {width.max():.4f}, ‖∇f(w̄)‖ ≤"
+        f" {of_bound.max():.4f}·δ sin δ/(kπ)",
     )
 
 
@@ -164,17 +158,15 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
     predicted = float(k**2 * (0.5 / sqrt(d) * beta) * sqrt(d) / a)
     runs = sweep.proof
     ratio = torch.cat([_error_over_gap(part) for part in runs])
-    return judge(
-        "error-sin-gamma",
+    return Verdict(
         where="Proof of Theorem 1, last display",
         claim="‖w̄−w*‖ = O(kβ sin γ)",
         # For each w* but those of equal entries there is a constant; for all of them there is none.
         printed=check(100 * promised - error),
-        evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A ="
-        f" {predicted:.6f}), all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f},"
-        f" {gamma[2]:.4f}, {gamma[3]:.4f} and the error is {constant[1]:.0f}, {constant[2]:.0f},"
-        f" {constant[3]:.1f} times kβ sin γ: no constant does for all w*; in {len(ratio)} limits ‖w̄−w*‖ ≤"
-        f" {float(ratio.max()):.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
+        evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A = {predicted:.6f}),"
+        f" all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f}, {gamma[2]:.4f},"
+        f" {gamma[3]:.4f} and the error is {constant[1]:.0f}, {constant[2]:.0f}, {constant[3]:.1f} times kβ sin γ: no"
+        f" constant does for all w*; in {len(ratio)} limits ‖w̄−w*‖ ≤ {ratio.max():.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
         correction="‖w̄−w*‖ ≤ (π/(π−θ̄))·kβ‖w̄−ū‖ for every w*, radial and angular error together",
         corrected=check(1 - ratio, tolerance=1e-6),
         counterexample={
@@ -194,13 +186,12 @@ def not_all_small(sweep: Sweep) -> Verdict:
         met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)
         below.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
         cases += int(met.sum())
-    return judge(
-        "not-all-small",
+    return Verdict(
         where="Proof of Theorem 1: “The latter case is not possible when λ/β < 1/√d”",
         claim="all |w̄_i| < λ/β is impossible if λ/β < 1/√d",
         printed=check(w.abs().max() - mu),
         evidence=f"μ = {mu:.4f} < 1/√2, yet w̄ = ({w[0]:.4f}, {w[1]:.4f}) and ū has {int(u.count_nonzero())} non-zeros;"
-        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {float(torch.cat(below).min()):.1e} in all"
+        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {torch.cat(below).min():.1e} in all"
         f" {cases} limits that meet it",
         correction=f"it is impossible if {THRESHOLD_CONDITION}, t the penalty's threshold (ℓ1: λ/β)",
         corrected=check(torch.cat(below)),

@@ -13,23 +13,22 @@ from rvsm.paper.theory.sparse_gradient import RESTED, Ends, ends
 from rvsm.paper.theory.statements.descent import ROUNDING
 from rvsm.paper.theory.sweep import Sweep
 from rvsm.paper.theory.trajectory import GradientPoint
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 
 def limits(sweep: Sweep) -> Verdict:
     """Measure how far ū is from a critical point of f + λP, at the limits of α = 0, of the homotopy and of RVSM."""
     sparse, dense = [*_runs(sweep, "u"), *_runs(sweep, "moving")], _runs(sweep, "w")
     ours, theirs = _at_rest(sparse, "critical"), _at_rest(dense, "critical")
-    shown = ", ".join(f"{name} {float(_at_rest(dense, 'critical', name).median()):.3f}" for name in ("l1", "l0", "tl1"))
-    return judge(
-        "u-limits",
+    shown = ", ".join(f"{name} {_at_rest(dense, 'critical', name).median():.3f}" for name in ("l1", "l0", "tl1"))
+    return Verdict(
         where="Ours: the limits at α = 0",
         claim="0 ∈ ∇f(ū) + λ∂P(ū): on the support ∇f(ū) = −λP'(ū); off it |∇f(ū)| ≤ βt, which is λ for ℓ1 and √(2λβ)"
         " for ℓ0. At RVSM's limits ū is no such point, unless ū = w̄",
         printed=check(1 - ours / RESTED) & check(theirs.median() - 1e-3),
         evidence=f"{len(ours)} limits of α = 0 and of an α that falls from 1 to 0, all penalties, β at"
-        f" its bound for δ = 1 and at L⁺: the conditions are violated by ≤ {float(ours.max()):.0e}; at {len(theirs)} of"
-        f" RVSM's by up to {float(theirs.max()):.2f} (medians: {shown})",
+        f" its bound for δ = 1 and at L⁺: the conditions are violated by ≤ {ours.max():.0e}; at {len(theirs)} of"
+        f" RVSM's by up to {theirs.max():.2f} (medians: {shown})",
         ours=True,
     )
 
@@ -40,16 +39,15 @@ def descent(sweep: Sweep) -> Verdict:
     convex = _all([*weak, *strong], "excess_convex", "l1")
     every, rise = _all([*weak, *strong], "excess"), _all(strong, "rise")
     loose = _all(weak, "rise", "l0")
-    return judge(
-        "u-descent",
+    return Verdict(
         where="Ours: descent at α = 0",
         claim="F = f + λP falls along uᵗ, if ηβ ≤ 1: for ℓ1, and every convex P, by ≥ (1/η−L⁺/2)‖Δu‖²; for every P by"
         " ≥ (1/η−β)⟨Δw,Δu⟩ + ((β−L⁺)/2)‖Δu‖², where ⟨Δw,Δu⟩ ≥ 0: so at β ≥ L⁺ it falls for every P",
         printed=check(ROUNDING - convex) & check(ROUNDING - every) & check(ROUNDING - rise),
         evidence=f"all steps of {len(every)} runs at η = 1/(β+L⁺): the bound for every P is exceeded by ≤"
-        f" {float(every.max()):.0e}, that for ℓ1 by ≤ {float(convex.max()):.0e}; at β = L⁺ F rises by ≤"
-        f" {float(rise.max()):.0e} in {len(rise)} runs; with β at its bound for δ = 1, below L⁺, that of ℓ0 rises in"
-        f" {int((loose > 1e-9).sum())} of {len(loose)}, by up to {float(loose.max()):.2f} in a step",
+        f" {every.max():.0e}, that for ℓ1 by ≤ {convex.max():.0e}; at β = L⁺ F rises by ≤"
+        f" {rise.max():.0e} in {len(rise)} runs; with β at its bound for δ = 1, below L⁺, that of ℓ0 rises in"
+        f" {int((loose > 1e-9).sum())} of {len(loose)}, by up to {loose.max():.2f} in a step",
         ours=True,
     )
 
@@ -68,13 +66,12 @@ def rest(sweep: Sweep) -> Verdict:
     }
     courses: tuple[GradientPoint, ...] = ("u", "moving", "w")
     empty = [(~_all(_runs(sweep, at, strong=False), "alive", "l0", "tl1")).sum() for at in courses]
-    return judge(
-        "u-rest",
+    return Verdict(
         where="Ours: rest and cycles at α = 0",
         claim="ℓ1, and every penalty with β ≥ L⁺, comes to rest; with a smaller β ℓ0 can cycle for ever, for there may"
         " be no point to rest at",
         printed=check(1 - sure / RESTED) & check(moved - 0.01) & check(1e-9 - back),
-        evidence=f"{rested} of {len(sure)} such runs rest (‖∇f(u)+β(w−u)‖ ≤ {float(sure.max()):.0e}); with β at its"
+        evidence=f"{rested} of {len(sure)} such runs rest (‖∇f(u)+β(w−u)‖ ≤ {sure.max():.0e}); with β at its"
         f" bound for δ = 1 these move on: ℓ0 {moving['l0']}, Tℓ1 {moving['tl1']}. From RVSM's own limit"
         f" {_point(w[0])} ℓ0 cycles {_point(w[-1])} ↔ {_point(w[-2])}. An empty u never fills again at α = 0: so"
         f" end {int(empty[0])} of {len(_all(weak, 'left', 'l0', 'tl1'))} runs of ℓ0 and Tℓ1, {int(empty[1])} if α falls"
@@ -109,15 +106,14 @@ def beside_rvsm(sweep: Sweep) -> Verdict:
         for strong in (False, True)
     ]
     masked = torch.cat([one.masked_ratio for one in same])
-    return judge(
-        "u-beside-rvsm",
+    return Verdict(
         where="Ours: the homotopy beside RVSM",
         claim="at equal λ, β and start, limits with ū ≠ 0: for ℓ1 f(ū) of the homotopy is smaller than RVSM's and ū is"
         " closer to w*; for ℓ0 and Tℓ1, with β at its bound, f(ū) is not larger",
         printed=reduce(and_, claimed),
         evidence="limits in which the homotopy's is smaller, by penalty and β: "
         + "; ".join(told)
-        + f". Where both have one support, f(ū) is {float(masked.median()):.2f} times that of RVSM's w on it (ℓ1 and"
+        + f". Where both have one support, f(ū) is {masked.median():.2f} times that of RVSM's w on it (ℓ1 and"
         " Tℓ1, median)",
         ours=True,
     )

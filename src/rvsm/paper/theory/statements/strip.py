@@ -10,7 +10,7 @@ from rvsm.paper.theory.bounds import norm_floor
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.sweep import Sweep, column
 from rvsm.paper.theory.trajectory import Setting, Trajectory
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 from rvsm.penalties import L1
 
 
@@ -24,17 +24,15 @@ def closed_strip(sweep: Sweep) -> Verdict:
     runs = sweep.proof
     norm, k, beta = column(runs, "norm"), column(runs, "k"), column(runs, "beta")
     low = norm - norm_floor(k=k, beta=beta)
-    return judge(
-        "closed-strip",
+    return Verdict(
         where="Lemma 5",
         claim="for k ≥ 1, ‖wᵗ‖ ∈ [‖w*‖−M_k, ‖w*‖+M_k] for all t ≥ T, with M_k < ‖w*‖ and M_k → 0 as k → ∞",
         # An M_k below ‖w*‖ leaves a norm, and M_k → 0 a smaller strip for more patches.
         printed=check(one.norm[-1] - 1e-3) & check(fixed[0] / 2 - fixed[-1]),
-        evidence=f"k = 1 from −w*: the norm falls to {float(one.norm[-1]):.0e} in 60 steps; k = 2 from θ = π−0.3:"
-        f" .9 → {float(sinking.norm[1]):.2f} → {float(sinking.norm[2]):.2f}, though below ‖w*‖;"
-        f" u = 0, k = 16, 256, 4096: M_k = {_told(fixed)} for β = .1, but {_told(smaller)} for β = 1/√k."
-        f" Corrected, {len(norm)} runs: ‖w̄‖ ≥ lower bound + {float(low.min()):.3f}, ‖w̄‖ ≤ 1 +"
-        f" {float(norm.max()) - 1:.0e}",
+        evidence=f"k = 1 from −w*: the norm falls to {float(one.norm[-1]):.0e} in 60 steps; k = 2 from θ = π−0.3: .9 →"
+        f" {float(sinking.norm[1]):.2f} → {float(sinking.norm[2]):.2f}, though below ‖w*‖; u = 0, k = 16, 256, 4096:"
+        f" M_k = {_told(fixed)} for β = .1, but {_told(smaller)} for β = 1/√k. Corrected, {len(norm)} runs: ‖w̄‖ ≥"
+        f" lower bound + {low.min():.3f}, ‖w̄‖ ≤ 1 + {float(norm.max()) - 1:.0e}",
         correction="for k ≥ 2, and with β → 0 as k → ∞, both of which Theorem 1's (iii) implies: liminf ‖wᵗ‖ ≥"
         " ‖w*‖·B/(A+βk²), which tends to ‖w*‖/(1+πβ), and limsup ‖wᵗ‖ ≤ ‖w*‖",
         corrected=check(low) & check(1 - norm, tolerance=1e-9) & check(smaller[:-1] / 2 - smaller[1:]),
@@ -51,14 +49,13 @@ def norm_inside(sweep: Sweep) -> Verdict:
     path = _sinking()
     inside, below = column(sweep.proof, "fall_inside"), column(sweep.proof, "fall_below_floor")
     some, started = inside[inside > -torch.inf], below[below > -torch.inf]
-    return judge(
-        "norm-grows-inside",
+    return Verdict(
         where="Proof of Lemma 5, first step",
         claim="if ‖wᵗ‖ < ‖w*‖ then ‖wᵗ⁺¹‖ > ‖wᵗ‖",
         printed=check(path.norm.diff(dim=0)[0]),
         evidence=f"k = 2 from θ = π−0.3: ‖w‖ = .9 → {float(path.norm[1]):.2f} → {float(path.norm[2]):.2f};"
         f" {int((some > 1e-9).sum())} of {len(some)} runs of the sweep have such a fall, by up to"
-        f" {float(some.max()):.2f}; below the floor ‖w*‖B/(A+βk²) every step raises ‖w‖, by at least"
+        f" {some.max():.2f}; below the floor ‖w*‖B/(A+βk²) every step raises ‖w‖, by at least"
         f" {-float(started.max()):.4f} ({len(started)} runs)",
         correction="if k ≥ 2 and ‖wᵗ‖ < ‖w*‖·B/(A+βk²) then ‖wᵗ⁺¹‖ > ‖wᵗ‖",
         corrected=check(-started),
@@ -73,13 +70,11 @@ def norm_outside(sweep: Sweep) -> Verdict:
     """Watch ‖w‖ in the steps that start above ‖w*‖."""
     rise = column(sweep.proof, "rise_outside")
     started = rise[rise > -torch.inf]
-    return judge(
-        "norm-falls-outside",
+    return Verdict(
         where="Proof of Lemma 5, second step",
         claim="if ‖wᵗ‖ > ‖w*‖ then ‖wᵗ⁺¹‖ < ‖wᵗ‖",
         printed=check(-started),
-        evidence=f"{len(started)} runs with such a step: the largest change of ‖w‖ in one is"
-        f" {float(started.max()):.1e}",
+        evidence=f"{len(started)} runs with such a step: the largest change of ‖w‖ in one is {started.max():.1e}",
     )
 
 
