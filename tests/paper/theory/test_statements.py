@@ -9,8 +9,8 @@ import torch
 
 import rvsm
 import rvsm.paper.theory.sweep as sweeps
-from rvsm.paper.theory import STATEMENTS, Sweep, Verdict, bounds, differences, network, run
-from rvsm.paper.theory.statements import claims, corollaries, limit, lipschitz, strip
+from rvsm.paper.theory import STATEMENTS, Sweep, Verdict, bounds, differences, network, problems, run
+from rvsm.paper.theory.statements import claims, corollaries, iterates, limit
 from rvsm.paper.theory.sweep import Plan
 from rvsm.paper.theory.verdict import Check, check
 from rvsm.splitting.layers import Layer
@@ -120,7 +120,7 @@ MUTANTS = {
         ["lemma-1"],
     ),
     "a curvature too small": (
-        network,
+        problems,
         "curvature",
         lambda k: 0.9 * network.coefficients(k)[0] / torch.as_tensor(k, dtype=torch.float64) ** 2,
         ["descent-step"],
@@ -137,12 +137,11 @@ MUTANTS = {
         lambda *, k, beta: torch.ones_like(beta),
         ["norm-grows-inside"],
     ),
-    "the same for all limits": (strip, "norm_floor", lambda *, k, beta: torch.ones_like(beta), ["closed-strip"]),
-    "the same for all steps": (
-        lipschitz,
+    "the same for all limits and steps": (
+        iterates,
         "norm_floor",
         lambda *, k, beta: torch.ones_like(beta),
-        ["lipschitz-iterates"],
+        ["closed-strip", "lipschitz-iterates"],
     ),
     "a free norm that is too long": (
         corollaries,
@@ -163,7 +162,7 @@ MUTANTS = {
         ["not-all-small"],
     ),
     "the same for the other penalties": (
-        corollaries,
+        limit,
         "threshold_limit",
         lambda **at: 2 * threshold_limit(**at),
         ["corollary-1.2"],

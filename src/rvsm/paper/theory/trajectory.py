@@ -67,14 +67,13 @@ class Moment(NamedTuple):
     The loss, its gradient, θ and the norm are those at v = u + α(w − u), where the gradient is taken: at w in the
     paper's method, for ADMM, and at the start of every run. ``lagrangian`` and ``stationarity`` have f and ∇f from
     there, too. ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one,
-    uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM. ``multiplier`` is ADMM's z, zero for RVSM.
+    uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM.
     ``stationarity`` is ‖∇_wℒ(w, u)‖.
     """
 
     step: int
     w: Tensor
     u: Tensor
-    multiplier: Tensor | None
     loss: Tensor
     gradient: Tensor
     lagrangian: Tensor

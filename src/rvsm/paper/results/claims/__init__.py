@@ -8,11 +8,9 @@ withhold a verdict, not reverse one.
 
 from collections.abc import Iterator
 
-from rvsm.paper.results.claims.admm import against_admm, at_equal_sparsity
-from rvsm.paper.results.claims.channels import Channels, channels
+from rvsm.paper.results.claims.admm import Channels, against_admm, at_equal_sparsity, channels
 from rvsm.paper.results.claims.claim import Claim, Judged, Open, Untold
-from rvsm.paper.results.claims.rows import accuracy_kept, accuracy_order, sparsity_order
-from rvsm.paper.results.claims.similar import loss_of_u
+from rvsm.paper.results.claims.rows import accuracy_kept, accuracy_order, loss_of_u, sparsity_order
 from rvsm.paper.results.collections import Experiments
 from rvsm.paper.results.printed import PAIRS, TABLE_1, TABLE_2
 

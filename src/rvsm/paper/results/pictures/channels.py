@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.paper.results.claims import Channels
-from rvsm.paper.results.claims.channels import SMALL
+from rvsm.paper.results.claims.admm import SMALL
 from rvsm.paper.results.collections import Collection
 from rvsm.paper.results.printed import PAIRS
 from rvsm.paper.results.printed import label as name_of

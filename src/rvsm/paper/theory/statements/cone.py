@@ -1,5 +1,6 @@
 """The first half of the proof of Theorem 1: the angle stays in the cone of the start, if β is small."""
 
+from itertools import product
 from math import pi, sqrt
 
 import torch
@@ -68,9 +69,11 @@ def norm_of_u(sweep: Sweep) -> Verdict:
 
 def beta_bound_sharp(sweep: Sweep) -> Verdict:
     """Find by bisection the multiple of the bound at which the angle begins to rise in the worst case."""
+    dimensions, margins = (2, 10, 60), (0.3, 1.0, 1.5)
+    cases = list(zip(dimensions, margins, strict=True) if sweep.quick else product(dimensions, margins))
     critical, norms = [], []
     for norm in (0.5, 1.0, 1.4, 2.0):
-        for d, delta in ((2, 0.3), (10, 1.0), (60, 1.5)) if sweep.quick else _CASES:
+        for d, delta in cases:
             low, high = 0.1, 8.0
             for _ in range(12 if sweep.quick else 20):
                 middle = (low + high) / 2
@@ -115,9 +118,6 @@ def thresholding_angle(sweep: Sweep) -> Verdict:
         evidence=f"{len(everything)} vectors with u ≠ 0: (‖w‖/2 − ‖u‖sin θ)/‖w‖ ≥ {everything.min():.1e},"
         f" reached by ℓ0 with half of the entries just above the threshold; θ(u,w) ≤ {float(widest):.3f}",
     )
-
-
-_CASES = tuple((d, delta) for d in (2, 10, 60) for delta in (0.3, 1.0, 1.5))
 
 
 def _turned(w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

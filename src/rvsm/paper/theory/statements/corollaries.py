@@ -5,25 +5,24 @@ from math import pi
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.bounds import threshold_limit
 from rvsm.paper.theory.counterexamples import large_start, two_cycle
 from rvsm.paper.theory.network import angle, coefficients
 from rvsm.paper.theory.statements.cone import beyond_cone
 from rvsm.paper.theory.statements.descent import ROUNDING
-from rvsm.paper.theory.statements.limit import THRESHOLD_CONDITION
+from rvsm.paper.theory.statements.limit import THRESHOLD_CONDITION, above_threshold
 from rvsm.paper.theory.statements.theorem import CONVERGED
 from rvsm.paper.theory.sweep import Runs, Sweep, column, worst
-from rvsm.paper.theory.verdict import Check, Verdict, check
+from rvsm.paper.theory.verdict import Verdict, check
 
 
 def identity(sweep: Sweep) -> Verdict:
     """Check the identity with the C that ∇f gives, at the limits of ℓ1."""
-    residual, c, cases = _identity(sweep, "l1")
+    residual, c = _identity(sweep, "l1")
     return Verdict(
         where="Corollary 1.1",
         claim="w* = (kπ/(π−θ))β(w̄ − S(w̄)) + C w̄ with C > 0",
         printed=check(1 - residual / CONVERGED) & check(c),
-        evidence=f"{cases} limits of ℓ1: residual ≤ {residual.max():.1e}, C from {c.min():.3f} to {c.max():.3f}",
+        evidence=f"{len(c)} limits of ℓ1: residual ≤ {residual.max():.1e}, C from {c.min():.3f} to {c.max():.3f}",
     )
 
 
@@ -58,7 +57,7 @@ def cap(sweep: Sweep) -> Verdict:
 
 def shrinkage(sweep: Sweep) -> Verdict:
     """Compare C|w̄_i| with |w*_i|, the signs of w̄, w̄ − ū and w*, and the supports of ū and w*."""
-    flipped = false_positives = cases = 0
+    flipped = false_positives = 0
     leak, expanded, same = 0.0, [], []
     for part in sweep.proof:
         on = part.truth != 0
@@ -67,7 +66,6 @@ def shrinkage(sweep: Sweep) -> Verdict:
         leak = max(leak, float(torch.where(on, 0.0, part.w.abs()).max()))
         expanded.append((part.truth.abs() - _constant(part).unsqueeze(-1) * part.w.abs()).amin(dim=-1))
         same.append(((part.w - part.u) * part.w.sign()).amin(dim=-1))
-        cases += len(part.k)
     grown, sign = torch.cat(expanded), torch.cat(same)
     return Verdict(
         where="Corollary 1.1",
@@ -77,7 +75,7 @@ def shrinkage(sweep: Sweep) -> Verdict:
         & check(-float(flipped))
         & check(-float(false_positives))
         & check(1 - leak / CONVERGED),
-        evidence=f"{cases} limits of all penalties: |w*_i| − C|w̄_i| ≥ {grown.min():.0e}; {flipped} signs differ"
+        evidence=f"{len(sign)} limits of all penalties: |w*_i| − C|w̄_i| ≥ {grown.min():.0e}; {flipped} signs differ"
         f" from w*'s, {false_positives} entries of ū are non-zero where w* is zero, |w̄_i| ≤ {leak:.0e} there; so"
         " supp(ū) ⊆ supp(w*): no false positives",
     )
@@ -86,12 +84,20 @@ def shrinkage(sweep: Sweep) -> Verdict:
 def other_penalties(sweep: Sweep) -> Verdict:
     """Check all of Corollary 1.2 on ℓ0 and Tℓ1 in the proof's order; its monotone angle apart."""
     names, runs = ("l0", "tl1"), sweep.proof
-    residual, _, cases = _identity(sweep, *names)
+    residual, _ = _identity(sweep, *names)
     turn = column(runs, "angle_rise", *names)
     far = column(runs, "angle_rise_far", *names)
     over, long = beyond_cone(runs, *names), beyond_cone(sweep.long_starts, *names)
-    rest = _rest(sweep, residual) & check(-over, tolerance=1e-9) & check(-far[far > -torch.inf])
-    largest, filled, beyond = _copies(sweep, *names)
+    rest = (
+        check(1 - column(runs, "stationarity", *names) / CONVERGED)
+        & check(ROUNDING - column(runs, "lagrangian_rise", *names))
+        & check(column(runs, "delta", *names) - column(runs, "theta", *names))
+        & check(1 - residual / CONVERGED)
+        & check(-over, tolerance=1e-9)
+        & check(-far[far > -torch.inf])
+    )
+    largest = above_threshold(runs, *names)
+    cases, met = len(residual), len(largest)
     big = large_start()
     leaves, reach = float(big.theta.max() - big.theta[0]), big.settings[0].threshold * big.w.shape[-1] ** 0.5
     return Verdict(
@@ -99,8 +105,8 @@ def other_penalties(sweep: Sweep) -> Verdict:
         claim="for ℓ0 and Tℓ1: ∇_wℒ(w̄,ū) = 0, ℒ and θ decrease monotonically, θ̄ < δ, and Corollary 1.1's equation",
         printed=rest & check(ROUNDING - turn),
         evidence=f"{cases} runs with ‖w⁰‖ ≤ 2‖w*‖, λ/β < 1/√d: all but the monotone angle hold (θ rises by up to"
-        f" {turn.max():.3f} in a step, residual of the equation ≤ {residual.max():.1e}), also in the {beyond} with"
-        f" {THRESHOLD_CONDITION} violated; in the {filled} that meet it max|w̄_i| − t ≥ {largest.min():.1e}, so ū ≠ 0;"
+        f" {turn.max():.3f} in a step, residual of the equation ≤ {residual.max():.1e}), also in the {cases - met} with"
+        f" {THRESHOLD_CONDITION} violated; in the {met} that meet it max|w̄_i| − t ≥ {largest.min():.1e}, so ū ≠ 0;"
         f" θ ≤ π−δ also in {len(long)} runs with ‖w⁰‖ up to 10‖w*‖ and √d·t ≤ ‖w*‖, but from ‖w⁰‖ ="
         f" {float(big.norm[0]):.1f}‖w*‖ with √d·t = {reach:.1f}‖w*‖ ℓ0 leaves it by {leaves:.3f}",
         correction="without the monotone angle (instead θᵗ ≤ π−δ, decreasing while θ ≥ δ), and with ‖w⁰‖ ≤ 2‖w*‖"
@@ -134,28 +140,6 @@ def other_penalties_printed(sweep: Sweep) -> Verdict:
     )  # fmt: skip
 
 
-def _rest(sweep: Sweep, residual: Tensor) -> Check:
-    names, runs = ("l0", "tl1"), sweep.proof
-    return (
-        check(1 - column(runs, "stationarity", *names) / CONVERGED)
-        & check(ROUNDING - column(runs, "lagrangian_rise", *names))
-        & check(column(runs, "delta", *names) - column(runs, "theta", *names))
-        & check(1 - residual / CONVERGED)
-    )
-
-
-def _copies(sweep: Sweep, *names: str) -> tuple[Tensor, int, int]:
-    """Return max|w̄_i| − t where the threshold condition is met, how many limits meet it, and how many do not."""
-    slack, cases = [], 0
-    for part in sweep.proof:
-        chosen = part.only(*names)
-        met = chosen & (part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d))
-        slack.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
-        cases += int(chosen.sum())
-    met_by = torch.cat(slack)
-    return met_by, len(met_by), cases - len(met_by)
-
-
 def _constant(part: Runs) -> Tensor:
     """Return C = π·C₁/(k(π−θ)), C₁ being the coefficient of w in k²∇f."""
     a, b = coefficients(part.k)
@@ -169,7 +153,7 @@ def _free_norm(part: Runs) -> Tensor:
     return (part.k / pi * (part.theta.sin() + (pi - part.theta) * part.theta.cos()) + b) / a
 
 
-def _identity(sweep: Sweep, *names: str) -> tuple[Tensor, Tensor, int]:
+def _identity(sweep: Sweep, *names: str) -> tuple[Tensor, Tensor]:
     """Return the residual of Corollary 1.1's equation, and C, at the limits of some penalties."""
     residuals, constants = [], []
     for part in sweep.proof:
@@ -179,5 +163,4 @@ def _identity(sweep: Sweep, *names: str) -> tuple[Tensor, Tensor, int]:
         c = _constant(part)
         residuals.append((part.truth - pull - c.unsqueeze(-1) * part.w).norm(dim=-1)[chosen])
         constants.append(c[chosen])
-    residual = torch.cat(residuals)
-    return residual, torch.cat(constants), len(residual)
+    return torch.cat(residuals), torch.cat(constants)

@@ -68,6 +68,7 @@ def gradient(sweep: Sweep) -> Verdict:
 def critical_points(sweep: Sweep) -> Verdict:
     """Look at f and ∇f around the three points; then exclude all others, off the axis of w* and on it."""
     slack, flat, degenerate, patches = [], 0.0, 0.0, (2, 3, 4, 12, 64)
+    around = net.unit(torch.randn(512, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64))
     for k in patches:
         points = net.critical_points(_TRUTH, k=k)
         assert points.saddle is not None
@@ -76,7 +77,6 @@ def critical_points(sweep: Sweep) -> Verdict:
         curved = net.hessian_eigenvalues(both, _TRUTH, k=k)
         degenerate = max(degenerate, float(curved[1, 1:].abs().max()))
         # Near 0 and in every direction f falls at a positive rate; at w* it rises; at the saddle it does both.
-        around = _sphere(512)
         slack.append((net.loss(0 * _TRUTH, _TRUTH, k=k) - net.loss(1e-4 * around, _TRUTH, k=k)).min())
         slack.append(curved[0].min())
         saddle = net.loss(points.saddle + 0.1 * around, _TRUTH, k=k) - net.loss(points.saddle, _TRUTH, k=k)
@@ -165,8 +165,3 @@ def _roots_on_axis(k: int) -> tuple[list[float], list[float]]:
             low, high = torch.where(left, middle, low), torch.where(left, high, middle)
         found.append(((low + high) / 2).tolist())
     return found[0], found[1]
-
-
-def _sphere(count: int) -> Tensor:
-    v = torch.randn(count, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
-    return net.unit(v)

@@ -5,7 +5,7 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.bounds import beta_bound, threshold_limit
+from rvsm.paper.theory.bounds import threshold_limit
 from rvsm.paper.theory.counterexamples import all_entries_below_threshold, equal_entries
 from rvsm.paper.theory.network import angle, coefficients, gradient, size
 from rvsm.paper.theory.statements.theorem import CONVERGED
@@ -54,15 +54,9 @@ def no_attraction(sweep: Sweep) -> Verdict:
         correction="c₂ vanishes at θ = π only, so θ̄ ≤ π−δ gives c₂ ≥ δ/(kπ) > 0 always, for every w*",
         corrected=check(slack),
         counterexample={
-            "penalty": "l1",
-            "d": 4,
-            "k": 2,
-            "beta": 0.1,
-            "truth": [0.5] * 4,
-            "theta": theta,
-            "c2": at_zero,
+            "penalty": "l1", "d": 4, "k": 2, "beta": 0.1, "truth": [0.5] * 4, "theta": theta, "c2": at_zero,
         },
-    )
+    )  # fmt: skip
 
 
 def parallel_limit(sweep: Sweep) -> Verdict:
@@ -73,8 +67,8 @@ def parallel_limit(sweep: Sweep) -> Verdict:
     gaps = []
     for part in sweep.proof:
         a, _ = coefficients(part.k)
-        shorter = part.k**2 / a * part.beta * size(part.w - part.u)
-        gaps.append((size(part.w - part.truth) - shorter).abs()[part.theta < CONVERGED])
+        shorter = part.k**2 / a * part.beta * part.gap
+        gaps.append((part.error - shorter).abs()[part.theta < CONVERGED])
     gap = torch.cat(gaps)
     return Verdict(
         where="Proof of Theorem 1: “θ(w̄,w*) = 0. Thus, w̄ = w*”",
@@ -128,12 +122,9 @@ def sine_gives_angle(sweep: Sweep) -> Verdict:
 
 def limit_gradient(sweep: Sweep) -> Verdict:
     """Measure ∇f at the limits."""
-    share, gap = [], []
-    for part in sweep.proof:
-        bound = torch.tensor([beta_bound(k=float(k), delta=float(d)) for k, d in zip(part.k, part.delta, strict=True)])
-        share.append(size(gradient(part.w, part.truth, k=part.k)) / bound)
-        gap.append(size(part.w - part.u))
-    of_bound, width = torch.cat(share), torch.cat(gap)
+    slope = torch.cat([size(gradient(part.w, part.truth, k=part.k)) for part in sweep.proof])
+    k, delta, width = (column(sweep.proof, name) for name in ("k", "delta", "gap"))
+    of_bound = slope * k * pi / (delta * delta.sin())
     return Verdict(
         where="Proof of Theorem 1, before the last display",
         claim="‖β(w̄−ū)‖ < β, so ‖∇f(w̄)‖ ≤ δ sin δ/(kπ)",
@@ -156,8 +147,8 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
     constant = error / promised
     a, _ = coefficients(k)
     predicted = float(k**2 * (0.5 / sqrt(d) * beta) * sqrt(d) / a)
-    runs = sweep.proof
-    ratio = torch.cat([_error_over_gap(part) for part in runs])
+    errors_swept, bounds = column(sweep.proof, "error"), column(sweep.proof, "error_bound")
+    ratio = torch.where(errors_swept < CONVERGED, 0.0, errors_swept / bounds)  # where both vanish, 0
     return Verdict(
         where="Proof of Theorem 1, last display",
         claim="‖w̄−w*‖ = O(kβ sin γ)",
@@ -181,20 +172,16 @@ def not_all_small(sweep: Sweep) -> Verdict:
     path = all_entries_below_threshold()
     w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
     mu = path.settings[0].mu
-    below, cases = [], 0
-    for part in sweep.proof:
-        met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)
-        below.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
-        cases += int(met.sum())
+    slack = above_threshold(sweep.proof)
     return Verdict(
         where="Proof of Theorem 1: “The latter case is not possible when λ/β < 1/√d”",
         claim="all |w̄_i| < λ/β is impossible if λ/β < 1/√d",
         printed=check(w.abs().max() - mu),
         evidence=f"μ = {mu:.4f} < 1/√2, yet w̄ = ({w[0]:.4f}, {w[1]:.4f}) and ū has {int(u.count_nonzero())} non-zeros;"
-        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {torch.cat(below).min():.1e} in all"
-        f" {cases} limits that meet it",
+        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {slack.min():.1e} in all"
+        f" {len(slack)} limits that meet it",
         correction=f"it is impossible if {THRESHOLD_CONDITION}, t the penalty's threshold (ℓ1: λ/β)",
-        corrected=check(torch.cat(below)),
+        corrected=check(slack),
         counterexample={
             "penalty": "l1", "d": 2, "k": 2, "beta": path.settings[0].beta, "mu": mu, "delta": 1.0,
             "truth": [sqrt(0.5)] * 2, "start": [1.0, 0.2], "w": w.tolist(), "u": u.tolist(),
@@ -202,8 +189,11 @@ def not_all_small(sweep: Sweep) -> Verdict:
     )  # fmt: skip
 
 
-def _error_over_gap(part: Runs) -> Tensor:
-    """Return ‖w̄ − w*‖ over (π/(π−θ̄))·kβ‖w̄ − ū‖; where both vanish, 0."""
-    error = (part.w - part.truth).norm(dim=-1)
-    bound = pi / (pi - part.theta) * part.k * part.beta * (part.w - part.u).norm(dim=-1)
-    return torch.where(error < CONVERGED, 0.0, error / bound)
+def above_threshold(runs: tuple[Runs, ...], *names: str) -> Tensor:
+    """Return max|w̄_i| − t at the limits that meet the threshold condition; of some penalties, or of all."""
+    slack = []
+    for part in runs:
+        met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)
+        chosen = met & part.only(*names) if names else met
+        slack.append((part.w.abs().amax(dim=-1) - part.threshold)[chosen])
+    return torch.cat(slack)

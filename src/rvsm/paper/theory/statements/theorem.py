@@ -111,7 +111,7 @@ def limit_angle_beyond(sweep: Sweep) -> Verdict:
 
 def limit_error(sweep: Sweep) -> Verdict:
     """Compare ‖w̄ − w*‖ with its bound, a multiple of kβ; show its order in β by a fit at a fixed λ/β."""
-    share = torch.cat([(pi - p.theta) * size(p.w - p.truth) / (pi * p.k * p.beta) for p in sweep.proof])
+    share = torch.cat([(pi - p.theta) * p.error / (pi * p.k * p.beta) for p in sweep.proof])
     theta = column(sweep.proof, "theta")
     exponents = {name: error_exponents(name, quick=sweep.quick) for name in PENALTIES}
     shown = ", ".join(f"{name} {e.min():.3f}–{e.max():.3f}" for name, e in exponents.items())
