@@ -24,12 +24,7 @@ def compared(
 ) -> tuple[Trajectory, Tensor]:
     """Run one method with each penalty on truths of 5 large and 15 small entries; return also the truths.
 
-    Args:
-        method: the method.
-        seeds: how many truths.
-        shares: λ/β as fractions of 1/√d; the settings are all penalties with the first fraction, then the second, ….
-        steps: how many steps.
-
+    The shares are λ/β as fractions of 1/√d; the settings are all penalties with the first share, then the second, ….
     """
     generator = torch.Generator().manual_seed(20)
     truth = torch.randn(seeds, D, generator=generator, dtype=torch.float64)
@@ -39,6 +34,11 @@ def compared(
     beta = beta_bound(k=K, delta=1.0)
     settings = [standard(name, k=K, beta=beta, mu=share / sqrt(D)) for share in shares for name in PENALTIES]
     return simulate(settings, truth, start, steps=steps, every=steps, method=method), truth
+
+
+def losses(w: Tensor, truth: Tensor) -> Tensor:
+    """Return f of runs [..., n, d] with the n truths of their seeds."""
+    return loss(w.flatten(0, -2), truth.expand_as(w).flatten(0, -2), k=K).view(w.shape[:-1])
 
 
 class SparsityStudy(NamedTuple):
@@ -73,10 +73,10 @@ def sparsity_study(shares: Sequence[float], *, seeds: int, steps: int) -> Sparsi
     theirs, _ = compared("admm", seeds=seeds, shares=shares, steps=steps)
     u = ours.u[-1]
     given = torch.stack([u, torch.where(u == 0, 0.0, ours.w[-1]), theirs.u[-1]])
-    f = loss(given.flatten(0, -2), truth.expand_as(given).flatten(0, -2), k=K).view(given.shape[:-1])
 
     def by_penalty(rows: Tensor) -> Tensor:
         """[O, M·P, seeds] → [O, P, M]."""
         return rows.mean(dim=-1).view(len(OUTPUTS), len(shares), len(PENALTIES)).transpose(1, 2)
 
-    return SparsityStudy(tuple(PENALTIES), by_penalty((given == 0).double().mean(dim=-1)), by_penalty(f))
+    zeros = (given == 0).double().mean(dim=-1)
+    return SparsityStudy(tuple(PENALTIES), by_penalty(zeros), by_penalty(losses(given, truth)))

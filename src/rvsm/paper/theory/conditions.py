@@ -12,23 +12,13 @@ from rvsm.penalties.base import require_positive
 
 @dataclass(frozen=True)
 class Condition:
-    """One hypothesis: a value that must not exceed a bound.
+    """One hypothesis: a value that must not exceed a bound."""
 
-    Attributes:
-        name: what is bounded.
-        value: the value.
-        printed: the condition as printed, as a string.
-        printed_bound: that bound.
-        corrected: the condition that is known to suffice (or to be needed), as a string.
-        corrected_bound: that bound.
-
-    """
-
-    name: str
+    name: str  # what is bounded
     value: float
-    printed: str
+    printed: str  # the condition as printed
     printed_bound: float
-    corrected: str
+    corrected: str  # the condition that is known to suffice (or to be needed)
     corrected_bound: float
 
     @property
@@ -55,16 +45,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Conditions:
-    """All hypotheses of Theorem 1 for one choice of parameters, with ‖w*‖ = 1.
+    """All hypotheses of Theorem 1 for one choice of parameters, with ‖w*‖ = 1."""
 
-    Attributes:
-        conditions: step, relaxation, threshold and number of patches.
-        warnings: other consequences of the parameters.
-
-    """
-
-    conditions: tuple[Condition, ...]
-    warnings: tuple[str, ...]
+    conditions: tuple[Condition, ...]  # on step, relaxation, threshold and number of patches
+    warnings: tuple[str, ...]  # other consequences of the parameters
 
     @property
     def met_as_printed(self) -> bool:

@@ -27,6 +27,13 @@ def two_cycle(
     return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
 
 
+TWO_CYCLE = {
+    "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
+    "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)",
+}  # fmt: skip
+"""The parameters of counterexample 1, for verdicts."""
+
+
 def cycle_at_u() -> Trajectory:
     """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w goes up and down across the threshold for ever.
 

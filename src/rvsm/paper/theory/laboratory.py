@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from rvsm import __version__
 from rvsm.pages.figure import Figure
@@ -43,7 +43,11 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
     chosen = list(dict.fromkeys(keys))
     others = _judged_before(out) - set(chosen) if chosen else set()
     if not others:
-        _make(out)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            message = f"--out must be a folder but {out} is a file, or is inside one; give another name"
+            raise ValueError(message) from None
     torch.set_num_threads(1)  # many small tensors: a second thread only waits for the first
     began = time.perf_counter()
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -77,13 +81,6 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''}"
-
-
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"--out must be a folder but {out} is a file, or is inside one; give another name") from None
 
 
 def _judged_before(out: Path) -> set[str]:
@@ -170,10 +167,7 @@ def _print_details(verdict: Verdict, console: Console) -> None:
 
 
 def _table(title: str, verdicts: Sequence[Verdict]) -> Table:
-    table = Table(title=title)
-    for head in ("statement", "where", "verdict"):
-        table.add_column(head)
-    table.add_column("margin", justify="right")
+    table = Table("statement", "where", "verdict", Column("margin", justify="right"), title=title)
     for v in verdicts:
         table.add_row(v.statement, escape(v.where), f"[{_COLOURS[v.verdict]}]{v.verdict}[/]", f"{v.margin:.2g}")
     return table

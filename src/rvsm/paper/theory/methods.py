@@ -22,14 +22,7 @@ class FallingRVSM(RVSM):
     """RVSM with an α that falls linearly from 1 to 0 in the first steps, and stays there.
 
     The shipped ``gradient="moving"`` follows the ramp of a target, which sets λ as it goes. Here λ is given, so that
-    its limits can be compared with those of the same λ at α = 1 and α = 0. Only the course of α is another.
-
-    Args:
-        named: pairs of name and parameter.
-        penalty: the penalty with its λ.
-        fall: in how many steps α falls to 0.
-        **options: those of `RVSM`.
-
+    its limits can be compared with those of the same λ at α = 1 and α = 0. Only the course of α is different.
     """
 
     def __init__(self, named: Named, penalty: Penalty, *, fall: int, **options: Any) -> None:

@@ -162,18 +162,11 @@ def hessian_eigenvalues(w: Tensor, truth: Tensor, *, k: Patches) -> Tensor:
 
 @dataclass(frozen=True)
 class CriticalPoints:
-    """The points where f is flat or has its peak.
+    """The points where f is flat or has its peak."""
 
-    Attributes:
-        minimum: w*, the only global minimum.
-        saddle: −(B/A)w*, degenerate; None for k = 1, where it falls on 0.
-        maximum: 0, a local maximum; None for k = 1, where it is not one.
-
-    """
-
-    minimum: Tensor
-    saddle: Tensor | None
-    maximum: Tensor | None
+    minimum: Tensor  # w*, the only global minimum
+    saddle: Tensor | None  # −(B/A)w*, degenerate; None for k = 1, where it falls on 0
+    maximum: Tensor | None  # 0, a local maximum; None for k = 1, where it is not one
 
 
 def critical_points(truth: Tensor, *, k: float) -> CriticalPoints:

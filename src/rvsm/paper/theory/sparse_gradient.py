@@ -69,11 +69,7 @@ class Ends:
 def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
     """Run each penalty from starts with θ⁰ ≤ π − 1 to rest, or for as long as the plan says.
 
-    Args:
-        at: where the gradient is taken.
-        strong: β = L⁺, instead of the theorem's bound on β for δ = 1.
-        quick: fewer starts and steps.
-
+    β is L⁺ if it is strong, and otherwise the theorem's bound for δ = 1.
     """
     plan = QUICK if quick else FULL
     return tuple(_ends(name, d, at, strong, plan) for d, name in product(plan.dimensions, PENALTIES))

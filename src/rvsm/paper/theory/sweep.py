@@ -93,25 +93,9 @@ class Runs:
         """Return a mask of the rows with one of these penalties."""
         return torch.tensor([name in names for name in self.penalty])
 
-    def describe(self, row: int) -> dict[str, Any]:
-        """Return the parameters of one run, enough to make it again."""
-        numbers = {name: float(getattr(self, name)[row]) for name in ("k", "beta", "mu", "eta", "delta")}
-        return {
-            "d": self.d,
-            "penalty": self.penalty[row],
-            **numbers,
-            "truth": self.truth[row].tolist(),
-            "start": self.start[row].tolist(),
-        }
-
 
 class Sweep:
-    """The runs of a plan in both orders, each made when it is first needed.
-
-    Args:
-        quick: use a small plan, for a fast run.
-
-    """
+    """The runs of a plan, a small one if it is to be quick, in both orders; each is made when it is first needed."""
 
     def __init__(self, *, quick: bool = False) -> None:
         self.quick = quick
@@ -163,11 +147,13 @@ def column(runs: tuple[Runs, ...], name: str, *penalties: str) -> Tensor:
 
 
 def worst(runs: tuple[Runs, ...], slack: Tensor) -> dict[str, Any]:
-    """Describe the run with the smallest slack; slack has one entry for each run, in order."""
+    """Return the parameters of the run with the smallest slack; slack has one entry for each run, in order."""
     row = int(slack.argmin())
     for part in runs:
         if row < len(part.k):
-            return part.describe(row)
+            numbers = {name: float(getattr(part, name)[row]) for name in ("k", "beta", "mu", "eta", "delta")}
+            ends = {name: getattr(part, name)[row].tolist() for name in ("truth", "start")}
+            return {"d": part.d, "penalty": part.penalty[row], **numbers, **ends}
         row -= len(part.k)
     raise IndexError("the slack has more entries than there are runs")
 

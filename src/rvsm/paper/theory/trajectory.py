@@ -84,31 +84,15 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The recorded steps of all runs; S settings, n seeds, T recorded steps.
+    """The recorded moments of all runs; S settings, n seeds, T recorded steps."""
 
-    Where the gradient is taken at another v than w, so are loss, θ and norm, and ℒ and ∇_wℒ have f and ∇f from there.
-
-    Attributes:
-        settings: the S settings.
-        steps: the recorded step numbers, [T]; 0 is the start.
-        w: the weights, [T, S, n, d].
-        u: the sparse copy, [T, S, n, d].
-        lagrangian: ℒ(w, u), with ⟨z, w − u⟩ for ADMM, [T, S, n].
-        loss: f(w), [T, S, n].
-        theta: the angle between w and w*, [T, S, n].
-        norm: ‖w‖, [T, S, n].
-        stationarity: ‖∇_wℒ(w, u)‖, [T, S, n].
-        support: the number of non-zeros of u, [T, S, n].
-
-    """
-
-    settings: tuple[Setting, ...]
-    steps: Tensor
-    w: Tensor
-    u: Tensor
-    lagrangian: Tensor
-    loss: Tensor
-    theta: Tensor
-    norm: Tensor
-    stationarity: Tensor
-    support: Tensor
+    settings: tuple[Setting, ...]  # S of them
+    steps: Tensor  # the recorded step numbers, [T]; 0 is the start
+    w: Tensor  # the weights, [T, S, n, d]
+    u: Tensor  # the sparse copy, [T, S, n, d]
+    lagrangian: Tensor  # ℒ(w, u), with ⟨z, w − u⟩ for ADMM, [T, S, n]
+    loss: Tensor  # f(w), [T, S, n]
+    theta: Tensor  # the angle between w and w*, [T, S, n]
+    norm: Tensor  # ‖w‖, [T, S, n]
+    stationarity: Tensor  # ‖∇_wℒ(w, u)‖, [T, S, n]
+    support: Tensor  # the number of non-zeros of u, [T, S, n]

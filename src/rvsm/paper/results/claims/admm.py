@@ -39,17 +39,15 @@ def against_admm(kind: str) -> Claim:
         rvsm, admm = experiments[rvsm_name], experiments[admm_name]
         reached = [e.accuracy_w if published else e.accuracy_u for e in (rvsm, admm)]
         zeros, accuracy = 100 * (rvsm.sparsity.mean - admm.sparsity.mean), difference(*reached)
-        told = [
-            f"{e.name} {percent(of)} with {percent(e.sparsity)} zeros"
-            for e, of in zip((rvsm, admm), reached, strict=True)
-        ]
+        pairs = zip((rvsm, admm), reached, strict=True)
+        listed = "; ".join(f"{e.name} {percent(of)} with {percent(e.sparsity)} zeros" for e, of in pairs)
         how, also = "as the paper writes the methods", ""
         if published:
             how = "as run and measured in the authors' scripts, with w = u and the batch norm of the training"
             also = f" With batch norm re-estimated for u: {percent(rvsm.accuracy_u)} and {percent(admm.accuracy_u)}."
         return statement.judged(
             at_least([zeros - MUCH, accuracy.points]),
-            f"{how}: {'; '.join(told)}; {zeros:+.2f} points of zeros; accuracy {accuracy}.{also}"
+            f"{how}: {listed}; {zeros:+.2f} points of zeros; accuracy {accuracy}.{also}"
             f"{_targets(experiments)} The margin is in points.",
             certain=at_least([zeros - MUCH]),
             noisy=[(accuracy.points, accuracy.resolution)],
@@ -149,22 +147,14 @@ def channels(kind: str, rvsm: str, admm: str) -> Claim:
         if not ours.total or not theirs.total:
             return statement.open("the results have no channel norms", CANNOT)
         fewer, crowd = more_than([ours.zero - theirs.zero]), more_than([theirs.small - theirs.zero])
-        half = {
-            (True, False): (
-                "ADMM has fewer zero channels than RVSM, but not more small channels than zero ones.",
-                fewer,
-            ),
-            (False, True): (
-                "ADMM has more small channels than zero ones, but no fewer zero ones than RVSM.",
-                crowd,
-            ),
-        }
+        only_fewer = "ADMM has fewer zero channels than RVSM, but not more small channels than zero ones."
+        only_crowd = "ADMM has more small channels than zero ones, but no fewer zero ones than RVSM."
+        half = {(True, False): (only_fewer, fewer, True), (False, True): (only_crowd, crowd, True)}
         return statement.judged(
             fewer & crowd,
             f"{rvsm} ({percent(experiments[rvsm].sparsity)} zeros): {ours}; {admm}"
             f" ({percent(experiments[admm].sparsity)} zeros): {theirs}. The margin is in channels.",
             correction=half.get((fewer.passed, crowd.passed)),
-            mends=True,
         )
 
     return claim

@@ -87,6 +87,7 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
         shades = [[_shade(found.get(name)) for found in shown.values()] for name in names]
         axes.imshow(shades, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
         small = canvas.get_figwidth() <= NARROW
+        font = 6.5 if small else 8.5
         for column, found in enumerate(shown.values()):
             for row, name in enumerate(names):
                 if name not in found:
@@ -95,16 +96,10 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
                         Rectangle(corner, 1, 1, facecolor="white", edgecolor="#8c959f", hatch="///", linewidth=0)
                     )
                 else:
-                    dark = _shade(found[name]) > 0.6
-                    axes.text(
-                        *(column, row, f"{100 * found[name]:.3g}"),
-                        ha="center",
-                        va="center",
-                        fontsize=6.5 if small else 8.5,
-                        color="white" if dark else "#1f2328",
-                    )
-        size = 6.5 if small else 8.5
-        axes.set_xticks(range(len(shown)), list(shown), fontsize=size, rotation=45 if small else 0)
+                    colour = "white" if _shade(found[name]) > 0.6 else "#1f2328"
+                    text = f"{100 * found[name]:.3g}"
+                    axes.text(column, row, text, ha="center", va="center", fontsize=font, color=colour)
+        axes.set_xticks(range(len(shown)), list(shown), fontsize=font, rotation=45 if small else 0)
         axes.set_yticks(range(len(names)), [label(name, 22) for name in names], fontsize=8)
         axes.xaxis.tick_top()
         axes.grid(visible=False)
@@ -120,7 +115,7 @@ def layers(table: PaperTable, collection: Collection) -> Figure | None:
         f"{collection.name}-layers-{table.network}",
         f"{table.called}: the fraction of weights left in each layer, in percent, from the input at the"
         f" top to the output at the bottom. Darker cells keep more weights (square-root scale). The sparsest is"
-        f" {_said(min(every))}, the densest {_said(max(every))}. {SHORT}"
+        f" {_layer_density(min(every))}, the densest {_layer_density(max(every))}. {SHORT}"
         f"{' The method does not sparsify hatched layers.' if blank else ''}"
         f"{' Mean over the seeds.' if several else ''}",
         draw,
@@ -134,5 +129,5 @@ def _shade(density: float | None) -> float:
     return 0.85 * sqrt(density or 0.0)
 
 
-def _said(one: tuple[float, str]) -> str:
+def _layer_density(one: tuple[float, str]) -> str:
     return f"{one[1]} with {100 * one[0]:.3g} %"

@@ -1,5 +1,6 @@
 """Pictures of the three penalties: descent, rate and error of Theorem 1, each with its bound, and the cost of zeros."""
 
+from itertools import product
 from math import pi, sqrt
 
 import torch
@@ -82,10 +83,8 @@ def rate(quick: bool = False) -> Figure:
 
 def error_against_beta(quick: bool = False) -> Figure:
     """Draw the distance of the limit from the truth, its radial and angular part and its bound, against β."""
-    betas = [beta_bound(k=_K, delta=_DELTA) * 4.0**-j for j in range(5)]
-    seeds = 6 if quick else 20
-    if not quick:
-        betas = [beta_bound(k=_K, delta=_DELTA) * 2.0**-j for j in range(9)]
+    seeds, count, ratio = (6, 5, 4.0) if quick else (20, 9, 2.0)
+    betas = [beta_bound(k=_K, delta=_DELTA) * ratio**-j for j in range(count)]
     path, truth = _run(betas, seeds=seeds, steps=1500, every=1500, tolerance=1e-13)
     w, u, theta = path.w[-1], path.u[-1], path.theta[-1]
     beta = torch.tensor([setting.beta for setting in path.settings], dtype=torch.float64).unsqueeze(-1)
@@ -124,16 +123,10 @@ def _run(
     truth[:, _D // 2 :] = 0
     truth = unit(truth)
     start = starts(truth, pi - _DELTA, generator)
-    settings = [
-        Setting(
-            PENALTIES[name](1.0).with_threshold(0.3 / sqrt(_D), 1 / beta),
-            k=_K,
-            beta=beta,
-            eta=1 / (beta + float(curvature(_K))),
-        )
-        for name in LABELS
-        for beta in betas
-    ]
+    settings = []
+    for name, beta in product(LABELS, betas):
+        penalty = PENALTIES[name](1.0).with_threshold(0.3 / sqrt(_D), 1 / beta)
+        settings.append(Setting(penalty, k=_K, beta=beta, eta=1 / (beta + float(curvature(_K)))))
     return simulate(settings, truth, start, steps=steps, every=every, tolerance=tolerance), truth
 
 

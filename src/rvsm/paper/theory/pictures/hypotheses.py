@@ -103,8 +103,7 @@ def opposite(quick: bool = False) -> Figure:
         "start-at-pi",
         f"Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6, {runs} truths; a line is one of them, and some"
         " lie on each other). For most, thresholding pushes w off the axis and the time to turn does not depend on the"
-        " distance; where it does not push, the time grows as the logarithm, as at a saddle;"
-        f" {int(never.sum())} of {runs} never turn, because there thresholding holds w. From exactly π,"
-        f" {at_pi} of {runs} turn.",
+        f" distance; where it does not push, the time grows as the logarithm, as at a saddle; {int(never.sum())} of"
+        f" {runs} never turn, because there thresholding holds w. From exactly π, {at_pi} of {runs} turn.",
         draw,
     )

@@ -27,18 +27,17 @@ def phase_portrait(quick: bool = False) -> Figure:
     one = Setting(penalty, k=k, beta=beta, eta=eta)
     proof = simulate(one, truth, start, steps=400, empty_ok=True).w[:, 0, 0]
     printed = simulate(one, truth, start, steps=400, order="printed", empty_ok=True).w[:, 0, 0]
-    side = torch.linspace(-1.25, 1.25, 60, dtype=torch.float64)
-    y, x = torch.meshgrid(side, side, indexing="ij")
-    grid = torch.stack([x, y], dim=-1).reshape(-1, 2) + 1e-9
-    field = -gradient(grid, truth, k=k) - beta * (grid - penalty.prox(grid, 1 / beta))
-    flow = field.reshape(60, 60, 2)
+    x, y, points = _grid(-1.25, 1.25, 60)
+    points = points + 1e-9
+    flow = -gradient(points, truth, k=k) - beta * (points - penalty.prox(points, 1 / beta))
+    across, up = flow.view(60, 60, 2).unbind(dim=-1)
     saddle = critical_points(truth, k=k).saddle
     t = penalty.threshold(1 / beta)
 
     def draw(canvas: Canvas) -> None:
         plane, cycle = canvas.subplots(1, 2, width_ratios=(1.25, 1))
         arrows = {"density": 1.1, "linewidth": 0.6, "arrowsize": 0.7}
-        plane.streamplot(x.numpy(), y.numpy(), flow[..., 0].numpy(), flow[..., 1].numpy(), color="#9aa3ad", **arrows)
+        plane.streamplot(x.numpy(), y.numpy(), across.numpy(), up.numpy(), color="#9aa3ad", **arrows)
         for axis in (plane.axvspan, plane.axhspan):
             axis(-t, t, color=PALETTE[5], alpha=0.08, linewidth=0)
         plane.plot(*proof.T, "o-", color=PALETTE[0], markersize=3, label="proof's order")
@@ -97,27 +96,22 @@ def two_paths(quick: bool = False) -> Figure:
         setting = Setting(penalty, k=_K, beta=beta, eta=1 / (beta + high))
         courses: tuple[GradientPoint, ...] = ("w", "u")
         paths.append({at: simulate(setting, truth, start, steps=400, gradient=at) for at in courses})
-    side = torch.linspace(-0.7, 1.35, 150, dtype=torch.float64)
-    y, x = torch.meshgrid(side, side, indexing="ij")
-    grid = torch.stack([x, y], dim=-1).reshape(-1, 2)
+    x, y, points = _grid(-0.7, 1.35, 150)
 
     def draw(canvas: Canvas) -> None:
         for axes, (title, penalty, beta), path in zip(canvas.subplots(1, 3), panels, paths, strict=True):
-            height = loss(grid, truth, k=_K) + (penalty.lam * grid.abs().sum(dim=-1) if title[:2] == "ℓ1" else 0.0)
-            axes.contour(
-                x.numpy(), y.numpy(), height.view(x.shape).numpy(), 14, colors="#9aa3ad", linewidths=0.5, alpha=0.7
-            )
+            added = penalty.lam * points.abs().sum(dim=-1) if isinstance(penalty, L1) else 0.0
+            height = (loss(points, truth, k=_K) + added).view(x.shape)
+            axes.contour(x.numpy(), y.numpy(), height.numpy(), 14, colors="#9aa3ad", linewidths=0.5, alpha=0.7)
             t = penalty.threshold(1 / beta)
             for stripe in (axes.axvspan, axes.axhspan):
                 stripe(-t, t, color=PALETTE[5], alpha=0.07, linewidth=0)
             for i, at in enumerate(courses):
                 _draw_path(axes, path[at], PALETTE[i], "RVSM (α = 1)" if at == "w" else "gradient at u (α = 0)")
             axes.plot(*truth, "*", color=PALETTE[3], markersize=13, label="w*")
-            points = _critical_points(penalty, truth)
-            axes.plot(
-                *points.T, "D", color=PALETTE[4], markersize=8, markerfacecolor="none", markeredgewidth=1.6,
-                linestyle="none", label="critical points of f + λP",
-            )  # fmt: skip
+            hollow = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.6, "linestyle": "none"}
+            critical = _critical_points(penalty, truth)
+            axes.plot(*critical.T, "D", color=PALETTE[4], label="critical points of f + λP", **hollow)
             axes.set(title=title, xlabel="first weight", xlim=(-0.7, 1.35), ylim=(-0.7, 1.35), aspect="equal")
         canvas.axes[0].set_ylabel("second weight")
         handles, labels = canvas.axes[0].get_legend_handles_labels()
@@ -134,6 +128,13 @@ def two_paths(quick: bool = False) -> Figure:
         draw,
         size=(9.5, 3.7),
     )
+
+
+def _grid(low: float, high: float, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the coordinates x and y of a square grid, [count, count], and its points, [count², 2]."""
+    side = torch.linspace(low, high, count, dtype=torch.float64)
+    y, x = torch.meshgrid(side, side, indexing="ij")
+    return x, y, torch.stack([x, y], dim=-1).reshape(-1, 2)
 
 
 def _draw_path(axes: Axes, path: Trajectory, colour: str, label: str) -> None:

@@ -2,7 +2,7 @@
 
 import torch
 
-from rvsm.paper.theory.comparison import K, compared, sparsity_study
+from rvsm.paper.theory.comparison import K, compared, losses, sparsity_study
 from rvsm.paper.theory.network import loss, size
 from rvsm.paper.theory.problems import PENALTIES
 from rvsm.paper.theory.sweep import Sweep, column
@@ -87,9 +87,7 @@ def loss_of_u(sweep: Sweep) -> Verdict:
     """Compare f(ū), f(w̄) and f of w̄ masked by the support of ū; the last on all limits of the sweep."""
     path, truth = sweep.once(compared, "rvsm", **_size(sweep))
     w, u, f = path.w[-1], path.u[-1], path.loss[-1]
-    copies = truth.expand_as(w).flatten(0, 1)
-    of_u = loss(u.flatten(0, 1), copies, k=K).view_as(f)
-    of_masked = loss(torch.where(u == 0, 0.0, w).flatten(0, 1), copies, k=K).view_as(f)
+    of_u, of_masked = losses(u, truth), losses(torch.where(u == 0, 0.0, w), truth)
     ratio = (of_u / f).median(dim=-1).values
     shown = ", ".join(f"{name} {ratio[i]:.0f}" for i, name in enumerate(PENALTIES))
     gain = (of_u / of_masked).median(dim=-1).values

@@ -1,13 +1,14 @@
 """What the text claims of β, of starts and limits, and of the penalties beside each other."""
 
+from itertools import product
 from math import pi, sin, sqrt
 
 import torch
 
 from rvsm.paper.theory.bounds import beta_bound
-from rvsm.paper.theory.comparison import K, compared
+from rvsm.paper.theory.comparison import K, compared, losses
 from rvsm.paper.theory.counterexamples import beta_far_too_large, first_turn
-from rvsm.paper.theory.network import curvature, loss, size, unit
+from rvsm.paper.theory.network import curvature, size, unit
 from rvsm.paper.theory.problems import PENALTIES, standard, starts
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.statements.descent import ROUNDING
@@ -72,15 +73,14 @@ def high_probability(sweep: Sweep) -> Verdict:
     """Start in random directions, and compare the fraction that ends below δ with the cone's fraction of the sphere."""
     seeds = 300 if sweep.quick else 3000
     shown, slack, worse = [], [], []
-    for d in (2, 10):
-        for delta in (0.3, 1.0):
-            path, inside = _from_anywhere(d, delta, seeds)
-            learned = (path.theta[-1] < delta).double().mean()
-            outside = path.theta[0] > pi - delta
-            worse.append((path.theta[-1][~outside] < delta).double().mean() - 1)
-            # Three standard deviations for what chance gives to starts inside the cone.
-            slack.append(learned - inside + 3 * sqrt(inside * (1 - inside) / seeds))
-            shown.append(f"d = {d}, δ = {delta:g}: {100 * learned:.1f} % (promised {100 * inside:.1f} %)")
+    for d, delta in product((2, 10), (0.3, 1.0)):
+        path, inside = _from_anywhere(d, delta, seeds)
+        learned = (path.theta[-1] < delta).double().mean()
+        outside = path.theta[0] > pi - delta
+        worse.append((path.theta[-1][~outside] < delta).double().mean() - 1)
+        # Three standard deviations for what chance gives to starts inside the cone.
+        slack.append(learned - inside + 3 * sqrt(inside * (1 - inside) / seeds))
+        shown.append(f"d = {d}, δ = {delta:g}: {100 * learned:.1f} % (promised {100 * inside:.1f} %)")
     return Verdict(
         where="Abstract; Section 3.2",
         claim="from a random start the network is learned (θ̄ < δ) with high probability: that of θ⁰ ≤ π−δ",
@@ -125,7 +125,7 @@ def penalty_order(sweep: Sweep) -> Verdict:
     seeds, shares = 12 if sweep.quick else 60, (0.05, 0.3) if sweep.quick else (0.05, 0.1, 0.3, 0.8)
     path, truth = compared("rvsm", seeds=seeds, shares=shares, steps=200 if sweep.quick else 400)
     u = path.u[-1]
-    of_u = loss(u.flatten(0, 1), truth.expand_as(u).flatten(0, 1), k=K).view(u.shape[:2]).mean(dim=-1)
+    of_u = losses(u, truth).mean(dim=-1)
     zeros = (u == 0).double().sum(dim=-1).mean(dim=-1)
     order = [list(PENALTIES).index(name) for name in ("l1", "tl1", "l0")]
     z, f = (column.view(len(shares), 3)[:, order] for column in (zeros, of_u))
@@ -144,7 +144,7 @@ def penalty_order(sweep: Sweep) -> Verdict:
 
 def only_the_threshold(sweep: Sweep) -> Verdict:
     """Run the three penalties at one threshold, and compare what they give."""
-    d, k, t = 10, 4, 0.3 / sqrt(10)
+    d, k, t = 10, K, 0.3 / sqrt(10)
     generator = torch.Generator().manual_seed(18)
     seeds = 12 if sweep.quick else 60
     truth = unit(torch.randn(seeds, d, generator=generator, dtype=torch.float64))
@@ -155,7 +155,7 @@ def only_the_threshold(sweep: Sweep) -> Verdict:
     ]
     path = simulate(settings, truth, 1.2 * truth, steps=600, every=600, tolerance=1e-12)
     u, w = path.u[-1], path.w[-1]
-    f = loss(u.flatten(0, 1), truth.expand_as(u).flatten(0, 1), k=k).view(u.shape[:2]).median(dim=-1).values
+    f = losses(u, truth).median(dim=-1).values
     l1, l0 = (list(PENALTIES).index(name) for name in ("l1", "l0"))
     shift = torch.where(u == 0, 0.0, (w - u).abs())
     agree = ((u[l1] != 0) == (u[l0] != 0)).double().mean()

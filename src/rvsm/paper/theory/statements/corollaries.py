@@ -5,7 +5,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.counterexamples import large_start, two_cycle
+from rvsm.paper.theory.counterexamples import TWO_CYCLE, large_start, two_cycle
 from rvsm.paper.theory.network import angle, coefficients
 from rvsm.paper.theory.statements.cone import beyond_cone
 from rvsm.paper.theory.statements.descent import ROUNDING
@@ -133,11 +133,8 @@ def other_penalties_printed(sweep: Sweep) -> Verdict:
         f" ({proof.w[-1, 0, 0, 0]:.5f},{proof.w[-1, 0, 0, 1]:.5f}) with ‖∇_wℒ‖ = {float(proof.stationarity[-1]):.0e}",
         correction="use the proof's order",
         corrected=check(CONVERGED - proof.stationarity[-1]),
-        counterexample={
-            "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
-            "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)", "alternates": w.tolist(),
-        },
-    )  # fmt: skip
+        counterexample=TWO_CYCLE | {"alternates": w.tolist()},
+    )
 
 
 def _constant(part: Runs) -> Tensor:

@@ -5,7 +5,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.counterexamples import short_step, two_cycle
+from rvsm.paper.theory.counterexamples import TWO_CYCLE, short_step, two_cycle
 from rvsm.paper.theory.problems import PENALTIES, standard, truths
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.sweep import Sweep, column
@@ -96,11 +96,8 @@ def descent_printed_l0(sweep: Sweep) -> Verdict:
         f" the sweep have a rise, none of {len(proof)} in the proof's order",
         correction="use the proof's order: threshold the present w",
         corrected=check(ROUNDING - proof),
-        counterexample={
-            "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
-            "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)", "alternates": w.tolist(),
-        },
-    )  # fmt: skip
+        counterexample=TWO_CYCLE | {"alternates": w.tolist()},
+    )
 
 
 def _rise_at(factor: float, sweep: Sweep) -> Tensor:
