@@ -79,11 +79,7 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
 def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), experiments: Path) -> list[Path]:
     """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
 
-    Args:
-        files: results files; each is a collection.
-        out: the folder.
-        docs: documents whose parts between comments are also rewritten.
-        experiments: the folder of the experiment files.
+    The parts of the ``docs`` between comments are also rewritten. The other arguments are those of `rendering`.
 
     Raises:
         ValueError: a file cannot be read or compared, or the folder has tables of a collection that was not given.

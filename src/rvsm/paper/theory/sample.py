@@ -33,22 +33,16 @@ def inputs(samples: int, *, k: int, d: int, generator: torch.Generator | None = 
 class Empirical:
     """The mean squared error on a finite sample, instead of its expectation.
 
-    Attributes:
-        x: the inputs, [N, k, d].
-        truth: the ground truth w*, [d].
-        noise: the standard deviation of normal noise on the labels.
-        generator: where the noise comes from.
-
     >>> empirical = Empirical(inputs(100, k=2, d=3), torch.ones(3, dtype=torch.float64))
     >>> empirical(torch.ones(1, 3, dtype=torch.float64))
     tensor([0.], dtype=torch.float64)
 
     """
 
-    x: Tensor
-    truth: Tensor
-    noise: float = 0.0
-    generator: torch.Generator | None = None
+    x: Tensor  # the inputs, [N, k, d]
+    truth: Tensor  # the ground truth w*, [d]
+    noise: float = 0.0  # the standard deviation of normal noise on the labels
+    generator: torch.Generator | None = None  # where the noise comes from
     labels: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

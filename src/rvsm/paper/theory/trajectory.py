@@ -16,20 +16,12 @@ GradientPoint = Literal["w", "u", "moving"]
 
 @dataclass(frozen=True)
 class Setting:
-    """One choice of the hyper-parameters.
+    """One choice of the hyper-parameters."""
 
-    Attributes:
-        penalty: the penalty with its λ.
-        k: the number of patches.
-        beta: the relaxation β (ρ for ADMM).
-        eta: the step η.
-
-    """
-
-    penalty: Penalty
-    k: float
-    beta: float
-    eta: float
+    penalty: Penalty  # with its λ
+    k: float  # the number of patches
+    beta: float  # the relaxation β (ρ for ADMM)
+    eta: float  # the step η
 
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, Penalty):

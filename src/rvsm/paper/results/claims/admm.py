@@ -121,13 +121,9 @@ class Channels:
 
 
 def _counted(norms: Mapping[str, Sequence[float]]) -> tuple[int, int, int]:
-    zero = small = total = 0
-    for layer in norms.values():
-        largest = max(layer, default=0.0)
-        zero += sum(norm == 0 for norm in layer)
-        small += sum(0 < norm < SMALL * largest for norm in layer)
-        total += len(layer)
-    return zero, small, total
+    """Return how many channels are zero, small but not zero, and there in all."""
+    found = [(norm, SMALL * max(layer)) for layer in norms.values() for norm in layer]
+    return sum(norm == 0 for norm, _ in found), sum(0 < norm < limit for norm, limit in found), len(found)
 
 
 def channels(kind: str, rvsm: str, admm: str) -> Claim:

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure as Canvas
 from torch import Tensor
 
 from rvsm.pages import PALETTE, Figure
+from rvsm.paper.theory.counterexamples import two_cycle
 from rvsm.paper.theory.network import critical_points, curvature, gradient, loss
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.trajectory import GradientPoint, Setting, Trajectory
@@ -20,13 +21,10 @@ def phase_portrait(quick: bool = False) -> Figure:
 
     It takes a second, so it is the same if it is to be quick.
     """
-    k, beta, eta = 4, 0.066, 1.8
+    k, beta = 4, 0.066
     penalty = L0(lam=0.36 * beta)
     truth = torch.tensor([cos(1.2), sin(1.2)], dtype=torch.float64)
-    start = torch.tensor([cos(2.5), sin(2.5)], dtype=torch.float64)
-    one = Setting(penalty, k=k, beta=beta, eta=eta)
-    proof = simulate(one, truth, start, steps=400, empty_ok=True).w[:, 0, 0]
-    printed = simulate(one, truth, start, steps=400, order="printed", empty_ok=True).w[:, 0, 0]
+    proof, printed = (two_cycle(order=order).w[:, 0, 0] for order in ("proof", "printed"))
     x, y, points = _grid(-1.25, 1.25, 60)
     points = points + 1e-9
     flow = -gradient(points, truth, k=k) - beta * (points - penalty.prox(points, 1 / beta))

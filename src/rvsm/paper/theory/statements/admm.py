@@ -45,7 +45,7 @@ def gap(sweep: Sweep) -> Verdict:
         claim="without the multiplier there is a gap between wᵗ and uᵗ at the limit (ℓ1); the multiplier seeks to close"
         " it",
         printed=check(open_by, tolerance=-1e-3) & check(1 - left / 1e-3),
-        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {open_by.min():.3f}·λ/β; ADMM's is ≤ {float(left):.0e};"
+        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {open_by.min():.3f}·λ/β; ADMM's is ≤ {left:.0e};"
         f" with ℓ0 there is none where no weight is small: {int((nothing < 1e-9).sum())} of {len(nothing)} limits",
     )
 

@@ -31,7 +31,7 @@ def beta_essential(sweep: Sweep) -> Verdict:
         claim="a small β is essential in showing descent of the Lagrangian, of the angle, and a strong error bound",
         printed=check(rise - ROUNDING) & check(turn),
         evidence=f"β = {0.1 / beta_bound(k=128, delta=1.0):.0f} times its bound (k = 128, d = 10, {len(error)} runs):"
-        f" the largest rise of ℒ in a step is {float(rise):.1e}, so there is none; but θ rises at 2.1 times the bound,"
+        f" the largest rise of ℒ in a step is {rise:.1e}, so there is none; but θ rises at 2.1 times the bound,"
         f" by {turn:.1e} in a first small step, and ‖w̄−w*‖ is up to {error.max():.2f}, against"
         f" {close.max():.3f} at half the bound",
         correction="a small β is essential for the angle and for the error bound; the Lagrangian falls for every β,"
@@ -59,9 +59,9 @@ def beta_too_large(sweep: Sweep) -> Verdict:
         claim="without a small β, ℒ still decreases and wᵗ converges, but θ̄ < δ may fail",
         printed=check(theta[worst] - 1.0) & check(ROUNDING - rise) & check(1 - left / CONVERGED),
         evidence=f"k = 128, β = .1 (bound {bound:.4f} for δ = 1), d = 10: {int((theta > 1).sum())} of {len(theta)} runs"
-        f" stop at θ̄ ≥ δ, the worst at θ̄ = {float(theta[worst]):.3f}; {moving} of {len(theta)} have not converged"
+        f" stop at θ̄ ≥ δ, the worst at θ̄ = {theta[worst]:.3f}; {moving} of {len(theta)} have not converged"
         f" after {int(path.steps[-1])} steps (‖∇_wℒ‖ ≤ {left.max():.0e}); the largest rise of ℒ in any step is"
-        f" {float(rise):.0e}",
+        f" {rise:.0e}",
         counterexample={
             "penalty": "l1", "k": 128, "beta": 0.1, "mu": path.settings[0].mu, "eta": path.settings[0].eta, "d": 10,
             "truth": truth[worst].tolist(), "start": path.w[0, 0, worst].tolist(), "theta": float(theta[worst]),

@@ -29,7 +29,7 @@ def cone(sweep: Sweep) -> Verdict:
         claim="if θ⁰ ≤ π−δ then θᵗ ≤ π−δ for all t; w¹ = Cw⁰ + η((π−θ⁰)/(kπ))w* + ηβu¹ with C > 0",
         printed=check(-over, tolerance=1e-9) & check(-long, tolerance=1e-9) & check(least),
         evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 up to 10‖w*‖ (for ℓ0 and"
-        f" Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {torch.cat([over, long]).max():.0e}; C ≥ {float(least):.3f}",
+        f" Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {torch.cat([over, long]).max():.0e}; C ≥ {least:.3f}",
     )
 
 
@@ -116,7 +116,7 @@ def thresholding_angle(sweep: Sweep) -> Verdict:
         claim="θ(u,w) ≤ π/2; sharper, ‖u‖sin θ(u,w) ≤ ‖w‖/2, for every thresholding with 0 ≤ u_i/w_i ≤ 1",
         printed=check(everything, tolerance=1e-12) & check(pi / 2 - widest),
         evidence=f"{len(everything)} vectors with u ≠ 0: (‖w‖/2 − ‖u‖sin θ)/‖w‖ ≥ {everything.min():.1e},"
-        f" reached by ℓ0 with half of the entries just above the threshold; θ(u,w) ≤ {float(widest):.3f}",
+        f" reached by ℓ0 with half of the entries just above the threshold; θ(u,w) ≤ {widest:.3f}",
     )
 
 

@@ -129,7 +129,7 @@ def other_penalties_printed(sweep: Sweep) -> Verdict:
         claim="for ℓ0 (wᵗ,uᵗ) converges sub-sequentially to a point with ∇_wℒ(w̄,ū) = 0",
         printed=check(CONVERGED - last),
         evidence=f"w alternates ({w[0, 0]:.5f},{w[0, 1]:.5f}) ↔ ({w[1, 0]:.5f},{w[1, 1]:.5f}), ‖∇_wℒ‖ ≥"
-        f" {float(last):.3f} after 500 steps; the proof's order ends at"
+        f" {last:.3f} after 500 steps; the proof's order ends at"
         f" ({proof.w[-1, 0, 0, 0]:.5f},{proof.w[-1, 0, 0, 1]:.5f}) with ‖∇_wℒ‖ = {float(proof.stationarity[-1]):.0e}",
         correction="use the proof's order",
         corrected=check(CONVERGED - proof.stationarity[-1]),

@@ -62,7 +62,7 @@ def descent_printed_l1(sweep: Sweep) -> Verdict:
         where="Proof of Lemma 6, last line, printed order, ℓ1",
         claim="η ≤ 2/(β+L) suffices for descent (Algorithm 1 as printed)",
         printed=check(ROUNDING - rise),
-        evidence=f"at η = 2/(β+L⁺) ℒ rises by {float(rise):.3f} within 20 steps; at η = 1/(β+L⁺/2) the largest rise of"
+        evidence=f"at η = 2/(β+L⁺) ℒ rises by {rise:.3f} within 20 steps; at η = 1/(β+L⁺/2) the largest rise of"
         f" {len(allowed)} runs is {allowed.max():.1e}",
         correction="in the printed order ℓ1 needs η ≤ 1/(β+L⁺/2), which the lemma's own η ≤ 1/(β+L) meets",
         corrected=check(ROUNDING - allowed),
@@ -90,9 +90,9 @@ def descent_printed_l0(sweep: Sweep) -> Verdict:
         where="Lemma 6, printed order, ℓ0 and Tℓ1",
         claim="ℒ(wᵗ⁺¹,uᵗ⁺¹) ≤ ℒ(wᵗ,uᵗ) for η ≤ 1/(β+L) (Algorithm 1 as printed, Corollary 1.2's penalties)",
         printed=check(ROUNDING - torch.stack([*rises.values(), short])),
-        evidence=f"after 500 steps ℒ still rises by {float(rises['l0']):.1e} in every second step (ℓ0) and by"
-        f" {float(rises['tl1']):.1e} (Tℓ1, a = .1); at η = 1/(β+4), the longest step that Lemma 4 allows, by"
-        f" {float(short):.1e} in one step (ℓ0); {int((swept > ROUNDING).sum())} of {len(swept)} printed ℓ0 runs of"
+        evidence=f"after 500 steps ℒ still rises by {rises['l0']:.1e} in every second step (ℓ0) and by"
+        f" {rises['tl1']:.1e} (Tℓ1, a = .1); at η = 1/(β+4), the longest step that Lemma 4 allows, by"
+        f" {short:.1e} in one step (ℓ0); {int((swept > ROUNDING).sum())} of {len(swept)} printed ℓ0 runs of"
         f" the sweep have a rise, none of {len(proof)} in the proof's order",
         correction="use the proof's order: threshold the present w",
         corrected=check(ROUNDING - proof),

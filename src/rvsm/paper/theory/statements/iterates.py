@@ -16,6 +16,8 @@ from rvsm.paper.theory.trajectory import Setting, Trajectory
 from rvsm.paper.theory.verdict import Verdict, check
 from rvsm.penalties import L1
 
+_AXIS = torch.tensor([1.0, 0.0], dtype=torch.float64)
+
 
 def lipschitz_iterates(sweep: Sweep) -> Verdict:
     """Compare the norms and the quotients along all runs with the bounds that the start gives for all t."""
@@ -124,8 +126,7 @@ def _lipschitz_pairs(d: int, count: int, *, half_plane: bool) -> tuple[Tensor, T
 
 def closed_strip(sweep: Sweep) -> Verdict:
     """Run one patch from −w*, and many patches with β fixed and β → 0; then check the limits of the sweep."""
-    axis = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    one = simulate(Setting(L1(lam=0.01), k=1, beta=0.1, eta=0.5), axis, -axis, steps=60, empty_ok=True)
+    one = simulate(Setting(L1(lam=0.01), k=1, beta=0.1, eta=0.5), _AXIS, -_AXIS, steps=60, empty_ok=True)
     sinking = _sinking()
     patches = (16, 256, 4096)
     fixed, smaller = (_widths(patches, betas) for betas in ([0.1] * 3, [k**-0.5 for k in patches]))
@@ -139,7 +140,7 @@ def closed_strip(sweep: Sweep) -> Verdict:
         printed=check(one.norm[-1] - 1e-3) & check(fixed[0] / 2 - fixed[-1]),
         evidence=f"k = 1 from −w*: the norm falls to {float(one.norm[-1]):.0e} in 60 steps; k = 2 from θ = π−0.3: .9 →"
         f" {float(sinking.norm[1]):.2f} → {float(sinking.norm[2]):.2f}, though below ‖w*‖; u = 0, k = 16, 256, 4096:"
-        f" M_k = {_told(fixed)} for β = .1, but {_told(smaller)} for β = 1/√k. Corrected, {len(norm)} runs: ‖w̄‖ ≥"
+        f" M_k = {_listed(fixed)} for β = .1, but {_listed(smaller)} for β = 1/√k. Corrected, {len(norm)} runs: ‖w̄‖ ≥"
         f" lower bound + {low.min():.3f}, ‖w̄‖ ≤ 1 + {float(norm.max()) - 1:.0e}",
         correction="for k ≥ 2, and with β → 0 as k → ∞, both of which Theorem 1's (iii) implies: liminf ‖wᵗ‖ ≥"
         " ‖w*‖·B/(A+βk²), which tends to ‖w*‖/(1+πβ), and limsup ‖wᵗ‖ ≤ ‖w*‖",
@@ -188,18 +189,16 @@ def norm_outside(sweep: Sweep) -> Verdict:
 
 def _widths(patches: Sequence[int], betas: Sequence[float]) -> Tensor:
     """Return ‖w*‖ − ‖w̄‖ for each k and β, from w⁰ = w*, with a threshold that empties u: the strongest pull."""
-    axis = torch.tensor([1.0, 0.0], dtype=torch.float64)
     settings = [Setting(L1(lam=2 * b), k=k, beta=b, eta=1.0) for k, b in zip(patches, betas, strict=True)]
-    return 1 - simulate(settings, axis, axis, steps=300, every=300, empty_ok=True).norm[-1, :, 0]
+    return 1 - simulate(settings, _AXIS, _AXIS, steps=300, every=300, empty_ok=True).norm[-1, :, 0]
 
 
-def _told(widths: Tensor) -> str:
-    return ", ".join(f"{float(width):.3f}" for width in widths)
+def _listed(widths: Tensor) -> str:
+    return ", ".join(f"{width:.3f}" for width in widths)
 
 
 def _sinking() -> Trajectory:
     """Run k = 2 from inside the sphere at θ = π − 0.3, with parameters that meet Theorem 1's (iii) for δ = 0.3."""
     away = torch.tensor(pi - 0.3, dtype=torch.float64)
-    axis = torch.tensor([1.0, 0.0], dtype=torch.float64)
     start = 0.9 * torch.stack([away.cos(), away.sin()])
-    return simulate(Setting(L1(lam=0.007), k=2, beta=0.014, eta=1.0), axis, start, steps=40, empty_ok=True)
+    return simulate(Setting(L1(lam=0.007), k=2, beta=0.014, eta=1.0), _AXIS, start, steps=40, empty_ok=True)

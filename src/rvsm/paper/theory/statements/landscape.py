@@ -41,9 +41,8 @@ def differentiable(sweep: Sweep) -> Verdict:
         claim="f is differentiable if and only if w ≠ 0",
         printed=check(1 - remainder) & check(corner, tolerance=-1e-3),
         evidence=f"{3 * count} points with ‖w‖ from 0.001 to 10, a third of them on the axis of w*, k = 1, 2, 12: f"
-        f" minus its tangent plane is ≤ {float(remainder):.2f}·(curvature + 1/‖w‖)·step² for steps of a tenth to a"
-        f" thousandth of ‖w‖; at 0 the slopes ahead and behind, which would cancel, sum to {float(corner):.3f} or more"
-        " in some direction",
+        f" minus its tangent plane is ≤ {remainder:.2f}·(curvature + 1/‖w‖)·step² for steps of a tenth to a thousandth"
+        f" of ‖w‖; at 0 the slopes ahead and behind, which would cancel, sum to {corner:.3f} or more in some direction",
     )
 
 

@@ -32,8 +32,8 @@ def equilibrium(sweep: Sweep) -> Verdict:
         where="Proof of Theorem 1, equilibrium and parallel conditions",
         claim="c₂w* + βū is parallel to w̄ at the limit, c₂ = (π−θ)/(kπ); so w̄, ū and w* are co-planar",
         printed=check(1 - gap / CONVERGED) & check(1 - off / CONVERGED),
-        evidence=f"{sum(map(len, turned))} limits: angle between the two ≤ {float(gap):.1e}; β times the part of ū"
-        f" across the plane of w̄ and w* ≤ {float(off):.1e}",
+        evidence=f"{sum(map(len, turned))} limits: angle between the two ≤ {gap:.1e}; β times the part of ū"
+        f" across the plane of w̄ and w* ≤ {off:.1e}",
     )
 
 

@@ -82,7 +82,7 @@ def rate(sweep: Sweep) -> Verdict:
         claim="∇_wℒ(wᵗ,uᵗ) = O(ε) in O(1/ε²) iterations; with its constant: min_{t<T}‖∇_wℒ‖² ≤ 2(ℒ⁰−ℒᵀ)/(ηT)",
         printed=check(1 - ratio),
         evidence=f"{len(ratio)} runs, all T: at most {ratio.max():.4f} of the bound; in practice linear, by a"
-        f" factor of {contraction.median():.2f} per step (median), 1−{float(share):.1f}η/k",
+        f" factor of {contraction.median():.2f} per step (median), 1−{share:.1f}η/k",
     )
 
 
