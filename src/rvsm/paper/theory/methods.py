@@ -17,6 +17,9 @@ from rvsm.splitting import RVSM
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named
 
+_GRID = 65
+_BISECTIONS = 50
+
 
 class FallingRVSM(RVSM):
     """RVSM with an α that falls linearly from 1 to 0 in the first steps, and stays there.
@@ -36,10 +39,6 @@ class FallingRVSM(RVSM):
     def alpha(self) -> float:
         """1 at w, 0 at u."""
         return max(0.0, 1 - self.step / self.fall) if self.fall else 0.0
-
-
-_GRID = 65
-_BISECTIONS = 50
 
 
 def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> Tensor:

@@ -14,6 +14,8 @@ MUCH = 23.31
 EQUAL = 0.5
 """The largest difference in zeros between networks of equal sparsity, in points."""
 _WHERE = "Section 6, Table 2"
+SMALL = 0.01
+"""A channel is small if its norm is below this fraction of the largest norm of its layer."""
 
 
 def against_admm(kind: str) -> Claim:
@@ -95,10 +97,6 @@ def at_equal_sparsity(experiments: Experiments) -> Judged:
         f"{both(rvsm)}; {both(admm)}; RVSM − ADMM is {accuracy}{also}. The margin is in points.",
         noisy=[(accuracy.points, accuracy.resolution)],
     )
-
-
-SMALL = 0.01
-"""A channel is small if its norm is below this fraction of the largest norm of its layer."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,18 @@ from rvsm.report import Configuration
 _WHERE = "Section 6, Table 1"
 _BY_SPARSITY = ("vgg16-l0", "vgg16-tl1", "vgg16-l1")  # in the paper, from the most zeros to the fewest
 _KEEP_ACCURACY = ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "resnet18-rvsm-l0")
+LOSS, ACCURACY = 0.1, 0.5
+"""The meaning of "very similar": a tenth of the loss at w, and half a point of accuracy."""
+ROWS = {
+    "vgg16": ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),
+    "resnet18": ("resnet18-rvsm-l0",),
+}
+"""The rows in which w and u may differ at the end: those with a λ and a β.
+
+With a target for sparsity, w = u at the end. In the authors' scripts w is overwritten by u after each
+epoch, so the two differ only in their batch norm. Neither says anything about the claim.
+"""
+_UNSCALED = "-unscaled"
 
 
 def sparsity_order(experiments: Experiments) -> Judged:
@@ -82,20 +94,6 @@ def accuracy_kept(table: PaperTable) -> Claim:
         )
 
     return claim
-
-
-LOSS, ACCURACY = 0.1, 0.5
-"""The meaning of "very similar": a tenth of the loss at w, and half a point of accuracy."""
-ROWS = {
-    "vgg16": ("vgg16-l1", "vgg16-tl1", "vgg16-l0", "vgg16-l0-unscaled"),
-    "resnet18": ("resnet18-rvsm-l0",),
-}
-"""The rows in which w and u may differ at the end: those with a λ and a β.
-
-With a target for sparsity, w = u at the end. In the authors' scripts w is overwritten by u after each
-epoch, so the two differ only in their batch norm. Neither says anything about the claim.
-"""
-_UNSCALED = "-unscaled"
 
 
 def loss_of_u(table: PaperTable) -> Claim:

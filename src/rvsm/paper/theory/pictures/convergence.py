@@ -20,6 +20,8 @@ STYLES = {"l1": "-", "tl1": "--", "l0": ":"}
 """Line styles, for curves that lie on each other."""
 
 _D, _K, _DELTA = 10, 4, 1.0
+_OUTPUT_LABELS = {"u": "RVSM, u", "masked": "RVSM, w on the support of u", "admm": "ADMM, u"}
+_OUTPUT_STYLES = {"u": "o-", "masked": "s-", "admm": "^--"}
 
 
 def descent(quick: bool = False) -> Figure:
@@ -130,10 +132,6 @@ def _run(
     return simulate(settings, truth, start, steps=steps, every=every, tolerance=tolerance), truth
 
 
-_NAMES = {"u": "RVSM, u", "masked": "RVSM, w on the support of u", "admm": "ADMM, u"}
-_STYLES = {"u": "o-", "masked": "s-", "admm": "^--"}
-
-
 def sparsity_against_error(quick: bool = False) -> Figure:
     """Draw the error against the zeros, one point for each λ, and one λ marked on all curves."""
     shares = [0.03 * 1.8**j for j in range(6)] if quick else [0.03 * 1.35**j for j in range(12)]
@@ -147,9 +145,9 @@ def sparsity_against_error(quick: bool = False) -> Figure:
             p = study.penalties.index(name)
             for o, output in enumerate(OUTPUTS):
                 zeros, loss = 100 * study.sparsity[o, p], study.loss[o, p]
-                look = {"color": PALETTE[o], "markersize": 4, "linewidth": 1.2}
+                style = {"color": PALETTE[o], "markersize": 4, "linewidth": 1.2}
                 hollow = {"markerfacecolor": "none"} if output == "admm" else {}
-                axes.semilogy(zeros, loss, _STYLES[output], label=_NAMES[output], **look, **hollow)
+                axes.semilogy(zeros, loss, _OUTPUT_STYLES[output], label=_OUTPUT_LABELS[output], **style, **hollow)
             zeros, loss = 100 * study.sparsity[:, p, marked], study.loss[:, p, marked]
             ring = {"markersize": 11, "markerfacecolor": "none", "markeredgecolor": PALETTE[3], "markeredgewidth": 1.8}
             axes.semilogy(zeros, loss, "o", label=f"λ/β = {shares[marked]:.2f}/√d", **ring)

@@ -15,22 +15,23 @@ from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.trajectory import GradientPoint, Setting, Trajectory
 from rvsm.penalties import L0, L1, Penalty
 
+_K, _WEAK = 4, 0.066
+
 
 def phase_portrait(quick: bool = False) -> Figure:
     """Draw the flow of RVSM ℓ0 for d = 2, with the saddle, both orders' paths and the 2-cycle.
 
     It takes a second, so it is the same if it is to be quick.
     """
-    k, beta = 4, 0.066
-    penalty = L0(lam=0.36 * beta)
+    penalty = L0(lam=0.36 * _WEAK)
     truth = torch.tensor([cos(1.2), sin(1.2)], dtype=torch.float64)
     proof, printed = (two_cycle(order=order).w[:, 0, 0] for order in ("proof", "printed"))
     x, y, points = _grid(-1.25, 1.25, 60)
     points = points + 1e-9
-    flow = -gradient(points, truth, k=k) - beta * (points - penalty.prox(points, 1 / beta))
+    flow = -gradient(points, truth, k=_K) - _WEAK * (points - penalty.prox(points, 1 / _WEAK))
     across, up = flow.view(60, 60, 2).unbind(dim=-1)
-    saddle = critical_points(truth, k=k).saddle
-    t = penalty.threshold(1 / beta)
+    saddle = critical_points(truth, k=_K).saddle
+    t = penalty.threshold(1 / _WEAK)
 
     def draw(canvas: Canvas) -> None:
         plane, cycle = canvas.subplots(1, 2, width_ratios=(1.25, 1))
@@ -71,9 +72,6 @@ def phase_portrait(quick: bool = False) -> Figure:
         draw,
         size=(8.5, 4.4),
     )
-
-
-_K, _WEAK = 4, 0.066
 
 
 def two_paths(quick: bool = False) -> Figure:
