@@ -73,7 +73,7 @@ class PublishedRVSM(Published, RVSM):
     """RVSM as in the published script: w is overwritten by u after each epoch.
 
     The paper's algorithm never writes u into w. The paper does not say that only convolutions are sparsified, or that
-    momentum restarts with each epoch. Use this class only to trace the paper's numbers.
+    momentum restarts with each epoch.
 
     Args:
         model: a module with convolutions.
@@ -117,7 +117,6 @@ class PublishedADMM(Published, ADMM):
     60 % gives about 20 % zeros for symmetric weights, and a quantile below zero gives none. The pull is in a nested
     loop and is therefore applied L times in each step, once for each of the L layers. u and z change at each step.
     After each epoch z restarts at 0, w is overwritten by u, and momentum restarts. The paper mentions none of this.
-    Use this class only to trace the paper's numbers.
 
     Args:
         model: a module with convolutions.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rvsm.paper.results import chance
-from rvsm.paper.results.claims import CLAIMS, Channels, Open, Untold, judged
+from rvsm.paper.results.claims import CLAIMS, Channels, Open, Undecided, judged
 from rvsm.paper.results.claims.claim import at_least, more_than
 from rvsm.paper.results.collections import grouped
 from rvsm.paper.theory.verdict import Verdict
@@ -29,9 +29,9 @@ def verdict(key: str, experiments: dict[str, Configuration]) -> Verdict:
     return found
 
 
-def untold(key: str, experiments: dict[str, Configuration]) -> Untold:
+def untold(key: str, experiments: dict[str, Configuration]) -> Undecided:
     found = CLAIMS[key](experiments)
-    assert isinstance(found, Untold), found
+    assert isinstance(found, Undecided), found
     assert (found.statement, found.verdict) == (key, "not told apart")
     return found
 

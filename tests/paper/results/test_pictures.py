@@ -8,8 +8,7 @@ from rvsm.pages import Figure
 from rvsm.paper.results.collections import Collection
 from rvsm.paper.results.pictures import pictures
 from rvsm.paper.results.pictures.channels import channels
-from rvsm.paper.results.pictures.layers import layers
-from rvsm.paper.results.pictures.losses import losses
+from rvsm.paper.results.pictures.rows import layers, losses
 from rvsm.paper.results.pictures.tradeoff import mark, tradeoff
 from rvsm.paper.results.printed import TABLE_1, TABLE_2, PaperTable
 from rvsm.report import Configuration

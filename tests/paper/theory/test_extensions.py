@@ -1,11 +1,10 @@
 """Beyond the paper: each study in a small size, with the trend that it is there to show."""
 
-import pytest
 import torch
 
 from rvsm.paper.theory import extensions, outside_hypotheses
-from rvsm.paper.theory.error_order import limit_errors
 from rvsm.paper.theory.sample import inputs
+from rvsm.paper.theory.statements.theorem import limit_errors
 
 
 def test_a_finite_sample_comes_closer_as_it_grows() -> None:
@@ -13,7 +12,7 @@ def test_a_finite_sample_comes_closer_as_it_grows() -> None:
     mean = found.distance.mean(dim=1)
     assert mean[1] < mean[0] / 2
     assert found.rise.max() < 1e-6
-    assert found.theta.shape == (2, 3)
+    assert found.distance.shape == (2, 3)
 
 
 def test_the_noise_floor_falls_with_the_batch() -> None:
@@ -57,18 +56,9 @@ def test_the_map_is_inside_the_theorem_below_the_bound_and_not_far_above() -> No
     assert found.theta.shape == (4, 4)
     inside = found.multiples <= 1
     assert (found.theta[inside] < found.margins).all()
-    assert found.exceeded[inside].sum() == 0
-    assert found.exceeded[~inside].max() > 0
+    assert (found.theta[~inside] >= found.margins).any()
     assert found.empty[inside].max() == 0
     assert found.empty[-1, -1] == 1
-
-
-@pytest.mark.parametrize(
-    "study", [outside_hypotheses.angle_map, outside_hypotheses.start_at_pi, extensions.finite_sample]
-)
-def test_an_unknown_penalty(study) -> None:
-    with pytest.raises(ValueError, match="unknown penalty 'l3'; choose from l1, l0, tl1"):
-        study(penalty="l3")
 
 
 def test_a_large_threshold_empties_u() -> None:
@@ -83,7 +73,6 @@ def test_a_start_opposite_to_the_truth() -> None:
     assert found.steps.shape == (13, 3)
     assert float(found.offsets[-1]) == 0
     assert (found.theta[0][found.steps[0] >= 0] < 0.1).all()
-    assert torch.isfinite(found.norm).all()
 
 
 def test_the_parts_of_the_error_add_up() -> None:

@@ -11,9 +11,8 @@ from rvsm.paper.theory import EXPECTED, STATEMENTS
 from rvsm.paper.theory.statements import PARTS
 
 
-def test_every_statement_has_one_place_on_the_page_and_an_expectation() -> None:
+def test_every_statement_has_one_place_on_the_page() -> None:
     assert [key for members in PARTS.values() for key in members] == list(STATEMENTS)
-    assert list(EXPECTED) == list(STATEMENTS)
 
 
 def test_some_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,7 +33,7 @@ def test_some_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_changed_verdict_is_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(EXPECTED, "gradient", ("fails", True))
+    monkeypatch.setitem(EXPECTED, "gradient", "fails")
     assert main(["theory", "gradient", "--quick", "--out", str(tmp_path)]) == 1
     assert "not as expected: gradient" in capsys.readouterr().out
     assert "differ from the recorded ones" in (tmp_path / "theory.html").read_text()

@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.paper.theory.pictures import PICTURES
-from rvsm.paper.theory.pictures.portrait import phase_portrait
+from rvsm.paper.theory.pictures.plane import phase_portrait
 
 ALL = [picture for pictures in PICTURES.values() for picture in pictures]
 

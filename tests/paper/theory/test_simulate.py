@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import rvsm
 from rvsm.paper.theory import Setting, angle, curvature, gradient, loss, simulate
 from rvsm.paper.theory.counterexamples import equal_entries
-from rvsm.paper.theory.exact_admm import minimise
+from rvsm.paper.theory.methods import minimise
 from rvsm.paper.theory.penalty_formulas import penalty_values
 
 PENALTIES = [rvsm.L1(lam=0.01), rvsm.L0(lam=0.01), rvsm.TransformedL1(lam=0.01, a=1.0)]

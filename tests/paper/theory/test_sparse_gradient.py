@@ -8,7 +8,7 @@ import torch
 
 import rvsm
 from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradient
-from rvsm.paper.theory.moving_gradient import FallingRVSM
+from rvsm.paper.theory.methods import FallingRVSM
 from rvsm.paper.theory.penalty_formulas import largest_off, residual
 from rvsm.paper.theory.sparse_gradient import Size
 from rvsm.splitting.layers import Layer

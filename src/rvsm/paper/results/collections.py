@@ -24,16 +24,10 @@ class Collection:
 
 @dataclass(frozen=True)
 class Source:
-    """The file of an experiment.
+    """The file of an experiment."""
 
-    Attributes:
-        path: such as experiments/cpu/vgg16-l0.toml; None if no file has the experiment's name.
-        changes: the options that differ between the run and the file, such as "training.epochs 12 → 4".
-
-    """
-
-    path: str | None
-    changes: tuple[str, ...] = ()
+    path: str | None  # such as experiments/cpu/vgg16-l0.toml; None if no file has the experiment's name
+    changes: tuple[str, ...] = ()  # options that differ between run and file, such as "training.epochs 12 → 4"
 
 
 def collections(files: Iterable[Path]) -> list[Collection]:
@@ -82,12 +76,9 @@ def setting(e: Configuration) -> str:
 
 
 def sources(collection: Collection, folder: Path) -> dict[str, Source]:
-    """Return the file of each experiment: the one with its name, preferably in the folder of its collection.
+    """Return the file of each experiment: the one below a folder that has its name, preferably that of its collection.
 
-    Args:
-        collection: the experiments; a folder has the same name.
-        folder: the folder that contains the folders of experiment files.
-
+    The files of a collection are in a folder of the same name.
     """
     return {name: _source(e, collection.name, folder) for name, e in collection.experiments.items()}
 

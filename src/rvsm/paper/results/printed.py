@@ -24,24 +24,14 @@ class PrintedRow:
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table of the paper.
+    """A table of the paper."""
 
-    Attributes:
-        key: its name in our files.
-        title: its caption.
-        network: the network's key, with which the names of its experiments begin.
-        called: the network's name.
-        setting: how the paper trained.
-        rows: the rows; the first is the dense network, with which accuracies are compared.
-
-    """
-
-    key: str
-    title: str
-    network: str
-    called: str
-    setting: str
-    rows: tuple[PrintedRow, ...]
+    key: str  # its name in our files
+    title: str  # its caption
+    network: str  # the network's key, with which the names of its experiments begin
+    called: str  # the network's name
+    setting: str  # how the paper trained
+    rows: tuple[PrintedRow, ...]  # the first is the dense network, with which accuracies are compared
 
     @property
     def base(self) -> PrintedRow:

@@ -1,33 +1,29 @@
 """Write tables, verdicts and pictures of collections into a folder, and into a document."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from rvsm.files import write_text
 from rvsm.pages import Figure
-from rvsm.paper.results import verdicts
-from rvsm.paper.results.claims import judged
+from rvsm.pages.markdown import cell, pipe_table
+from rvsm.paper.results.claims import Judged, Open, Undecided, judged
 from rvsm.paper.results.collections import collections, comparable, sources
 from rvsm.paper.results.documents import marked, named_in, refresh
 from rvsm.paper.results.pictures import pictures
 from rvsm.paper.results.printed import TABLES, is_of_the_paper
 from rvsm.paper.results.tables import costs, headline, networks, paper_table
+from rvsm.report.statistics import NOTHING
 
 
 @dataclass(frozen=True)
 class Rendering:
-    """What is generated from results files.
+    """What is generated from results files."""
 
-    Attributes:
-        parts: texts in Markdown by collection and name, such as "cpu/table-1".
-        verdicts: the verdicts of the collections that repeat the paper's tables, as JSON.
-        figures: the pictures.
-
-    """
-
-    parts: Mapping[str, str]
-    verdicts: str
+    parts: Mapping[str, str]  # in Markdown, by collection and name, such as "cpu/table-1"
+    verdicts: str  # of the collections that repeat the paper's tables, as JSON
     figures: tuple[Figure, ...]
 
     @property
@@ -68,7 +64,7 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
             comparable(c)
             claims[c.name] = list(judged(c.experiments))
             parts |= {f"{c.name}/{table.key}": paper_table(table, c, run_from) for table in TABLES}
-            parts[f"{c.name}/verdicts"] = verdicts.table(claims[c.name])
+            parts[f"{c.name}/verdicts"] = verdict_table(claims[c.name])
         else:
             parts[f"{c.name}/networks"] = networks(c, run_from)
             parts[f"{c.name}/headline"] = headline(c)
@@ -77,17 +73,13 @@ def rendering(files: Sequence[Path], *, experiments: Path, folder: str) -> Rende
             f"![{figure.name}](../{folder}/pictures/{figure.name}.png)\n\n{figure.caption}" for figure in drawn
         )
     there = {key: text for key, text in parts.items() if text}
-    return Rendering(there, verdicts.as_json(claims), tuple(figures))
+    return Rendering(there, verdicts_json(claims), tuple(figures))
 
 
 def render(files: Sequence[Path], out: Path, *, docs: Sequence[Path] = (), experiments: Path) -> list[Path]:
     """Write ``tables.md``, ``verdicts.md``, ``verdicts.json`` and ``pictures/`` into a folder; return the files.
 
-    Args:
-        files: results files; each is a collection.
-        out: the folder.
-        docs: documents whose parts between comments are also rewritten.
-        experiments: the folder of the experiment files.
+    The parts of the ``docs`` between comments are also rewritten. The other arguments are those of `rendering`.
 
     Raises:
         ValueError: a file cannot be read or compared, or the folder has tables of a collection that was not given.
@@ -108,3 +100,32 @@ def _loses_none(tables: Path, given: set[str]) -> None:
     if tables.exists() and (others := sorted(named_in(tables.read_text(encoding="utf-8", errors="replace")) - given)):
         missing = ", ".join(f"{other}.jsonl" for other in others)
         raise ValueError(f"{tables} was also made from {missing}; give all files, or another folder with --out")
+
+
+def verdicts_json(judged: Mapping[str, Sequence[Judged]]) -> str:
+    """Return the verdicts of all collections; a margin that is not finite is null."""
+    plain = [{"collection": name, **one.as_json()} for name, of in judged.items() for one in of]
+    listed = [{k: None if isinstance(v, float) and not isfinite(v) else v for k, v in one.items()} for one in plain]
+    return json.dumps(listed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def verdict_table(judged: Sequence[Judged]) -> str:
+    """Return a row for each claim and, below the table, its text and the numbers behind the verdict."""
+    rows = [[cell(one.statement), cell(one.where), one.verdict, _margin(one)] for one in judged]
+    details = [f"- **{cell(v.statement)}**: {cell(v.claim)} *{v.verdict.capitalize()}*: {_why(v)}" for v in judged]
+    listed = pipe_table(("claim", "where", "verdict", "margin"), rows, texts=("where", "verdict"))
+    return "\n".join([listed, *details]) + "\n"
+
+
+def _margin(one: Judged) -> str:
+    """Return the margin, rounded to six digits: the rest is the tolerance of `more_than`."""
+    return NOTHING if isinstance(one, Open) else f"{round(one.margin, 6) + 0.0:.3g}".replace("-", "−")
+
+
+def _why(one: Judged) -> str:
+    if isinstance(one, Open):
+        return f"{cell(one.reason)}."
+    if isinstance(one, Undecided) or one.correction is None:
+        return cell(one.evidence)
+    checked = "" if one.correction_holds else " (not confirmed by these runs)"
+    return f"{cell(one.evidence)} *Instead*: {cell(one.correction)}{checked}"

@@ -21,14 +21,7 @@ BATCHES = (1, 16, 64)
 
 
 def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
-    """Return a table of the paper with our figures beside the paper's; None if none of its experiments was run.
-
-    Args:
-        table: the paper's.
-        collection: ours.
-        sources: the files of the experiments.
-
-    """
+    """Return a table of the paper with our figures beside the paper's; None if none of its experiments was run."""
     ours = collection.experiments
     known = {row.experiment for row in table.rows}
     others = [PrintedRow(n, n, n, None) for n in ours if n.startswith(f"{table.network}-") and n not in known]
@@ -95,7 +88,7 @@ def networks(collection: Collection, sources: Sources) -> str:
         " writes for the sparse network."
         if any(e.outcomes[0].runtime for e in sparse)
         else "",
-        *_speeds_told(sparse),
+        *_baseline(sparse),
         *_notes([*alone, *sparse, *(base for base in bases.values() if base)], sources),
     ]
     listed = pipe_table(head, rows, texts=("method", "experiment"))
@@ -173,21 +166,16 @@ def speed_at(batch: int) -> Callable[[Outcome], float | None]:
     return speed
 
 
-def _speeds_told(experiments: Sequence[Configuration]) -> list[str]:
+def _baseline(experiments: Sequence[Configuration]) -> list[str]:
     """Return the baseline of the speeds."""
-    engines: dict[str, None] = {}
-    threads: dict[str, None] = {}
-    for e in experiments:
-        for batch in BATCHES:
-            for o in e.outcomes:
-                if o.runtime is not None and (found := o.runtime.speedup(batch)) is not None:
-                    engines[found[1]] = None
-                    threads[str(o.runtime.threads)] = None
-    if not engines:
+    runtimes = [o.runtime for e in experiments for o in e.outcomes if o.runtime is not None]
+    measured = [(found[1], r.threads) for r in runtimes for batch in BATCHES if (found := r.speedup(batch)) is not None]
+    if not measured:
         return []
+    engines, threads = (", ".join(dict.fromkeys(map(str, column))) for column in zip(*measured, strict=True))
     return [
         "Speed is that of the packed network in the sparse runtime, relative to the same network in the fastest dense"
-        f" engine at that batch size ({cell(', '.join(engines))}; threads: {', '.join(threads)})."
+        f" engine at that batch size ({cell(engines)}; threads: {threads})."
     ]
 
 
@@ -224,17 +212,17 @@ def _machine(run: Record) -> str:
 def _notes(experiments: Sequence[Configuration], sources: Sources) -> list[str]:
     """Return notes on the seeds, and on runs that differ from their files."""
     changed = {e.name: sources[e.name].changes for e in experiments}
+    seeds = [len(e.runs) for e in experiments]
     notes = [
-        f"† {name} was run with options that differ from its file: {', '.join(found)}."
-        for name, found in changed.items()
-        if found
+        "± is one standard deviation over the seeds." if max(seeds) > 1 else "",
+        f"For rows with one seed, differences below {CHANCE} may be chance." if min(seeds) == 1 else "",
+        *(
+            cell(f"† {name} was run with options that differ from its file: {', '.join(found)}.")
+            for name, found in changed.items()
+            if found
+        ),
     ]
-    several = any(len(e.runs) > 1 for e in experiments)
-    spread = "± is one standard deviation over the seeds." if several else ""
-    single = f"For rows with one seed, differences below {CHANCE} may be chance."
-    if all(len(e.runs) > 1 for e in experiments):
-        return [spread, *map(cell, notes)]
-    return [*filter(None, [spread]), single, *map(cell, notes)]
+    return [note for note in notes if note]
 
 
 def _source(e: Configuration, sources: Sources) -> str:

@@ -7,7 +7,6 @@
 
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.conditions import Condition, Conditions, conditions
-from rvsm.paper.theory.expected import EXPECTED, differences
 from rvsm.paper.theory.network import (
     CriticalPoints,
     Population,
@@ -21,7 +20,7 @@ from rvsm.paper.theory.network import (
 )
 from rvsm.paper.theory.sample import Empirical, inputs, monte_carlo, output
 from rvsm.paper.theory.simulate import simulate, walk
-from rvsm.paper.theory.statements import STATEMENTS, run
+from rvsm.paper.theory.statements import EXPECTED, STATEMENTS, differences, run
 from rvsm.paper.theory.sweep import Sweep
 from rvsm.paper.theory.trajectory import Setting, Trajectory
 from rvsm.paper.theory.verdict import Verdict

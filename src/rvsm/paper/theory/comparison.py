@@ -1,17 +1,17 @@
 """RVSM and ADMM on the same truths: zeros, losses and distances of their possible outputs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rvsm.paper.theory.bounds import beta_bound
-from rvsm.paper.theory.network import curvature, loss, size, unit
-from rvsm.paper.theory.problems import PENALTIES, starts
+from rvsm.paper.theory.network import loss, unit
+from rvsm.paper.theory.problems import PENALTIES, standard, starts
 from rvsm.paper.theory.simulate import simulate
-from rvsm.paper.theory.trajectory import MethodName, Setting, Trajectory
+from rvsm.paper.theory.trajectory import MethodName, Trajectory
 
 OUTPUTS = ("u", "masked", "admm")
 """RVSM's u, w on the support of RVSM's u, and ADMM's u."""
@@ -24,56 +24,36 @@ def compared(
 ) -> tuple[Trajectory, Tensor]:
     """Run one method with each penalty on truths of 5 large and 15 small entries; return also the truths.
 
-    Args:
-        method: the method.
-        seeds: how many truths.
-        shares: λ/β as fractions of 1/√d; the settings are all penalties with the first fraction, then the second, ….
-        steps: how many steps.
-
+    The shares are λ/β as fractions of 1/√d; the settings are all penalties with the first share, then the second, ….
     """
     generator = torch.Generator().manual_seed(20)
     truth = torch.randn(seeds, D, generator=generator, dtype=torch.float64)
     truth[:, 5:] *= 0.1
     truth = unit(truth)
-    theta = 2.0 * torch.rand(seeds, generator=generator, dtype=torch.float64)
-    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
+    start = starts(truth, 2.0 * torch.rand(seeds, generator=generator, dtype=torch.float64), generator)
     beta = beta_bound(k=K, delta=1.0)
-    eta = 1 / (beta + float(curvature(K)))
-    settings = [
-        Setting(make(share / sqrt(D) * beta), k=K, beta=beta, eta=eta)
-        for share in shares
-        for make in PENALTIES.values()
-    ]
+    settings = [standard(name, k=K, beta=beta, mu=share / sqrt(D)) for share in shares for name in PENALTIES]
     return simulate(settings, truth, start, steps=steps, every=steps, method=method), truth
 
 
-@dataclass(frozen=True)
-class SparsityStudy:
-    """What the outputs cost over λ.
+def losses(w: Tensor, truth: Tensor) -> Tensor:
+    """Return f of runs [..., n, d] with the n truths of their seeds."""
+    return loss(w.flatten(0, -2), truth.expand_as(w).flatten(0, -2), k=K).view(w.shape[:-1])
 
-    Attributes:
-        shares: λ/β times √d, [M].
-        penalties: the names, P of them.
-        outputs: "u", "masked" (w on the support of u) and "admm" (ADMM's u), O of them.
-        sparsity: the mean fraction of zeros, [O, P, M].
-        error: the mean distance from w*, [O, P, M].
-        loss: the mean f, [O, P, M].
 
-    """
+class SparsityStudy(NamedTuple):
+    """What the outputs cost over M values of λ; O is the number of outputs."""
 
-    shares: tuple[float, ...]
-    penalties: tuple[str, ...]
-    outputs: tuple[str, ...]
-    sparsity: Tensor
-    error: Tensor
-    loss: Tensor
+    penalties: tuple[str, ...]  # the names, P of them
+    sparsity: Tensor  # the mean fraction of zeros, [O, P, M]
+    loss: Tensor  # the mean f, [O, P, M]
 
     def loss_at_equal_sparsity(self, output: str, rival: str) -> dict[str, Tensor]:
         """Return f of an output over f of its rival with as many zeros, by penalty, for each λ that can be compared.
 
         The rival's log f is interpolated between its own λ; there is no comparison outside the range of their zeros.
         """
-        o, r = self.outputs.index(output), self.outputs.index(rival)
+        o, r = OUTPUTS.index(output), OUTPUTS.index(rival)
         ratios = {}
         for p, name in enumerate(self.penalties):
             zeros, known = self.sparsity[o, p], self.sparsity[r, p]
@@ -87,25 +67,16 @@ class SparsityStudy:
         return ratios
 
 
-def sparsity_study(
-    shares: Sequence[float] = (0.05, 0.1, 0.2, 0.4, 0.8), *, seeds: int = 20, steps: int = 500
-) -> SparsityStudy:
-    """Compare u, the masked w and ADMM's u over λ, on truths of 5 large and 15 small entries."""
+def sparsity_study(shares: Sequence[float], *, seeds: int, steps: int) -> SparsityStudy:
+    """Compare u, the masked w and ADMM's u over λ/β·√d, on truths of 5 large and 15 small entries."""
     ours, truth = compared("rvsm", seeds=seeds, shares=shares, steps=steps)
     theirs, _ = compared("admm", seeds=seeds, shares=shares, steps=steps)
     u = ours.u[-1]
     given = torch.stack([u, torch.where(u == 0, 0.0, ours.w[-1]), theirs.u[-1]])
-    f = loss(given.flatten(0, -2), truth.expand_as(given).flatten(0, -2), k=K).view(given.shape[:-1])
 
     def by_penalty(rows: Tensor) -> Tensor:
         """[O, M·P, seeds] → [O, P, M]."""
         return rows.mean(dim=-1).view(len(OUTPUTS), len(shares), len(PENALTIES)).transpose(1, 2)
 
-    return SparsityStudy(
-        shares=tuple(shares),
-        penalties=tuple(PENALTIES),
-        outputs=OUTPUTS,
-        sparsity=by_penalty((given == 0).double().mean(dim=-1)),
-        error=by_penalty(size(given - truth)),
-        loss=by_penalty(f),
-    )
+    zeros = (given == 0).double().mean(dim=-1)
+    return SparsityStudy(tuple(PENALTIES), by_penalty(zeros), by_penalty(losses(given, truth)))

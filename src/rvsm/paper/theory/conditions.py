@@ -12,23 +12,13 @@ from rvsm.penalties.base import require_positive
 
 @dataclass(frozen=True)
 class Condition:
-    """One hypothesis: a value that must not exceed a bound.
+    """One hypothesis: a value that must not exceed a bound."""
 
-    Attributes:
-        name: what is bounded.
-        value: the value.
-        printed: the condition as printed, as a string.
-        printed_bound: that bound.
-        corrected: the condition that is known to suffice (or to be needed), as a string.
-        corrected_bound: that bound.
-
-    """
-
-    name: str
+    name: str  # what is bounded
     value: float
-    printed: str
+    printed: str  # the condition as printed
     printed_bound: float
-    corrected: str
+    corrected: str  # the condition that is known to suffice (or to be needed)
     corrected_bound: float
 
     @property
@@ -42,29 +32,23 @@ class Condition:
         return self.value <= self.corrected_bound
 
     def __str__(self) -> str:
-        def tell(met: bool, bound: float) -> str:
-            told = "met" if met else "NOT met"
-            return f"{told}, {self.value / bound:.3g} of the bound {bound:.4g}" if isfinite(bound) else told
+        def outcome(met: bool, bound: float) -> str:
+            margin = f", {self.value / bound:.3g} of the bound {bound:.4g}" if isfinite(bound) else ""
+            return f"{'met' if met else 'NOT met'}{margin}"
 
         return (
             f"{self.name} = {self.value:.4g}\n"
-            f"  printed:   {self.printed}: {tell(self.met_as_printed, self.printed_bound)}\n"
-            f"  corrected: {self.corrected}: {tell(self.met_as_corrected, self.corrected_bound)}"
+            f"  printed:   {self.printed}: {outcome(self.met_as_printed, self.printed_bound)}\n"
+            f"  corrected: {self.corrected}: {outcome(self.met_as_corrected, self.corrected_bound)}"
         )
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """All hypotheses of Theorem 1 for one choice of parameters, with ‖w*‖ = 1.
+    """All hypotheses of Theorem 1 for one choice of parameters, with ‖w*‖ = 1."""
 
-    Attributes:
-        conditions: step, relaxation, threshold and number of patches.
-        warnings: other consequences of the parameters.
-
-    """
-
-    conditions: tuple[Condition, ...]
-    warnings: tuple[str, ...]
+    conditions: tuple[Condition, ...]  # on step, relaxation, threshold and number of patches
+    warnings: tuple[str, ...]  # other consequences of the parameters
 
     @property
     def met_as_printed(self) -> bool:
@@ -107,10 +91,10 @@ def conditions(
         delta: the margin δ of the initial angle, θ⁰ ≤ π − δ.
         penalty: "l1", "l0" or "tl1", or a penalty (whose λ is then replaced by ``lam``).
 
-    >>> told = conditions(eta=0.2, beta=0.03, lam=0.003, k=4, d=10, delta=1.0)
-    >>> told.met_as_printed, told.warnings
+    >>> found = conditions(eta=0.2, beta=0.03, lam=0.003, k=4, d=10, delta=1.0)
+    >>> found.met_as_printed, found.warnings
     (True, ())
-    >>> print(told["beta"])
+    >>> print(found["beta"])
     beta = 0.03
       printed:   β ≤ δ sin δ/(kπ): met, 0.448 of the bound 0.06696
       corrected: the same, from every start, for √d·t ≤ ‖w*‖: met, 0.448 of the bound 0.06696
@@ -126,17 +110,12 @@ def conditions(
     high, keeps = float(curvature(k)), float(threshold_limit(k=k, beta=beta, d=d))
     bound = beta_bound(k=k, delta=delta)
     start = "from every start, for √d·t ≤ ‖w*‖" if sqrt(d) * t <= 1 else "with ‖w⁰‖ ≤ 2‖w*‖, for √d·t > ‖w*‖"
+    kept = "any; ū ≠ 0 is guaranteed if √d·t < A/(A+βk²)"
     listed = (
         Condition("eta", eta, "η ≤ 1/(β+L), L = 4", 1 / (beta + 4), "η ≤ 1/(β+L⁺)", 1 / (beta + high)),
         Condition("beta", beta, "β ≤ δ sin δ/(kπ)", bound, f"the same, {start}", bound),
-        Condition(
-            "lam/beta",
-            mu,
-            "λ/β < 1/√d",
-            _below(1 / sqrt(d)),
-            "any; ū ≠ 0 is guaranteed if √d·t < A/(A+βk²)",
-            float("inf"),
-        ),
+        # The inequality is strict, so its bound is just below 1/√d.
+        Condition("lam/beta", mu, "λ/β < 1/√d", 1 / sqrt(d) * (1 - 1e-15), kept, float("inf")),
         Condition("2/k", 2 / k, "k ≥ 2", 1.0, "k ≥ 2", 1.0),
     )
     cap = 2 * k * lam * sqrt(d)
@@ -168,11 +147,6 @@ def _threshold(penalty: str | Penalty, lam: float, beta: float) -> float:
     if not isinstance(penalty, str) or penalty not in PENALTIES:
         raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}, or pass an object")
     return PENALTIES[penalty](lam).threshold(1 / beta)
-
-
-def _below(bound: float) -> float:
-    """Return a bound for a strict inequality: a number just below."""
-    return bound * (1 - 1e-15)
 
 
 def _yes(met: bool) -> str:

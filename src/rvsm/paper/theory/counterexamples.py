@@ -7,10 +7,10 @@ from torch import Tensor
 
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.network import curvature, unit
-from rvsm.paper.theory.problems import starts, truths
+from rvsm.paper.theory.problems import standard, starts, truths
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.trajectory import Order, Setting, Trajectory
-from rvsm.penalties import L0, L1, Penalty
+from rvsm.penalties import L0, Penalty
 
 
 def two_cycle(
@@ -27,19 +27,25 @@ def two_cycle(
     return simulate(Setting(chosen, k=4, beta=0.066, eta=1.8), truth, start, steps=steps, order=order, empty_ok=True)
 
 
-def cycle_at_u(*, steps: int = 300) -> Trajectory:
+TWO_CYCLE = {
+    "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
+    "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)",
+}  # fmt: skip
+"""The parameters of counterexample 1, for verdicts."""
+
+
+def cycle_at_u() -> Trajectory:
     """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w goes up and down across the threshold for ever.
 
     As for `two_cycle` d = 2, k = 4, β = .066 and δ = 1; λ/β = .18, so t = .6, and η = 1/(β+L⁺). The second entry of w*
     is .479. Outside the support its slope takes it above t, for β is small, and inside it comes back to below t.
     """
-    setting = Setting(L0(lam=0.18 * 0.066), k=4, beta=0.066, eta=1 / (0.066 + float(curvature(4))))
-    truth = _direction(0.5)
-    end = simulate(setting, truth, _direction(1.8), steps=steps, every=steps, tolerance=1e-14, empty_ok=True)
-    return simulate(setting, truth, end.w[-1, 0, 0], steps=steps, gradient="u", empty_ok=True)
+    setting, truth = standard("l0", k=4, beta=0.066, mu=0.18), _direction(0.5)
+    end = simulate(setting, truth, _direction(1.8), steps=300, every=300, tolerance=1e-14, empty_ok=True)
+    return simulate(setting, truth, end.w[-1, 0, 0], steps=300, gradient="u", empty_ok=True)
 
 
-def short_step(*, steps: int = 10) -> Trajectory:
+def short_step() -> Trajectory:
     """Run ℓ0 in the printed order at η = 1/(β+4), as short as Lemma 4 asks: ℒ rises in the second and third step.
 
     All hypotheses hold with δ = 2. The first entry of w⁰ is 5e-8 above the threshold; it falls below and returns.
@@ -49,14 +55,13 @@ def short_step(*, steps: int = 10) -> Trajectory:
     start = torch.tensor([0.70568207, 0.71151125], dtype=torch.float64)
     penalty = L0(lam=1.0).with_threshold(0.70568202, 1 / beta)
     setting = Setting(penalty, k=4, beta=beta, eta=1 / (beta + 4))
-    return simulate(setting, truth, start, steps=steps, order="printed", empty_ok=True)
+    return simulate(setting, truth, start, steps=10, order="printed", empty_ok=True)
 
 
-def rising_angle(*, steps: int = 400) -> Trajectory:
+def rising_angle() -> Trajectory:
     """Run counterexample 2: ℓ1 from w⁰ = w* = (.8, .6), whose angle to w* can only rise."""
     truth = torch.tensor([0.8, 0.6], dtype=torch.float64)
-    setting = Setting(L1(lam=0.1 * 0.5 / sqrt(2)), k=2, beta=0.1, eta=1 / (0.1 + float(curvature(2))))
-    return simulate(setting, truth, truth, steps=steps, tolerance=1e-14)
+    return simulate(standard("l1", k=2, beta=0.1, mu=0.5 / sqrt(2)), truth, truth, steps=400, tolerance=1e-14)
 
 
 def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, norm: float = 1.0) -> float:
@@ -73,14 +78,11 @@ def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, n
     return float(path.theta[1] - path.theta[0])
 
 
-def all_entries_below_threshold(*, steps: int = 600) -> Trajectory:
+def all_entries_below_threshold() -> Trajectory:
     """Run ℓ1 with w* = (1, 1)/√2, k = 2, μ = .9/√2 and β at its bound for δ = 1: u ends empty though μ < 1/√d."""
-    beta = beta_bound(k=2, delta=1.0)
-    truth = torch.full((2,), sqrt(0.5), dtype=torch.float64)
-    setting = Setting(L1(lam=0.9 / sqrt(2) * beta), k=2, beta=beta, eta=1 / (beta + float(curvature(2))))
-    return simulate(
-        setting, truth, torch.tensor([1.0, 0.2], dtype=torch.float64), steps=steps, tolerance=1e-14, empty_ok=True
-    )
+    truth, start = torch.tensor([[sqrt(0.5), sqrt(0.5)], [1.0, 0.2]], dtype=torch.float64)
+    setting = standard("l1", k=2, beta=beta_bound(k=2, delta=1.0), mu=0.9 / sqrt(2))
+    return simulate(setting, truth, start, steps=600, tolerance=1e-14, empty_ok=True)
 
 
 def equal_entries(d: int, *, k: int, beta: float, spread: float = 0.0) -> tuple[Trajectory, Tensor]:
@@ -91,40 +93,37 @@ def equal_entries(d: int, *, k: int, beta: float, spread: float = 0.0) -> tuple[
     truth = unit(1 + spread * (-1.0) ** torch.arange(d, dtype=torch.float64))
     start = truth.clone()
     start[0] += 0.3
-    setting = Setting(L1(lam=0.5 / sqrt(d) * beta), k=k, beta=beta, eta=1 / (beta + float(curvature(k))))
+    setting = standard("l1", k=k, beta=beta, mu=0.5 / sqrt(d))
     return simulate(setting, truth, start, steps=800, every=800, tolerance=1e-14), truth
 
 
-def beta_far_too_large(*, seeds: int = 64, steps: int = 1500) -> tuple[Trajectory, Tensor]:
+def beta_far_too_large(*, seeds: int) -> tuple[Trajectory, Tensor]:
     """Run counterexample 4: k = 128, β = .1 (bound .0021 for δ = 1), d = 10, ℓ1; return also the truths."""
     generator = torch.Generator().manual_seed(0)
     truth = truths(seeds, 10, generator)
-    theta = torch.linspace(0.1, pi - 1, seeds, dtype=torch.float64)
-    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
-    setting = Setting(L1(lam=0.5 / sqrt(10) * 0.1), k=128, beta=0.1, eta=1 / (0.1 + float(curvature(128))))
-    return simulate(setting, truth, start, steps=steps, tolerance=1e-12), truth
+    start = starts(truth, torch.linspace(0.1, pi - 1, seeds, dtype=torch.float64), generator)
+    setting = standard("l1", k=128, beta=0.1, mu=0.5 / sqrt(10))
+    return simulate(setting, truth, start, steps=1500, tolerance=1e-12), truth
 
 
-def large_start(*, d: int = 64, delta: float = 1.0, k: int = 4) -> Trajectory:
+def large_start() -> Trajectory:
     """Run ℓ0 from ‖w⁰‖ > 2‖w*‖ at θ⁰ = π − δ, half of the entries just above the threshold: θ leaves π − δ.
 
     The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1.
     The threshold is large, too, √d·t > ‖w*‖: with a smaller one u is too close to w to turn it, for every w⁰.
     """
-    beta = beta_bound(k=k, delta=delta)
+    d, beta = 64, beta_bound(k=4, delta=1.0)
     penalty = L0(lam=0.9 / sqrt(d) * beta)
-    w, truth = _worst_case(penalty.threshold(1 / beta), d=d, delta=delta)
-    return simulate(Setting(penalty, k=k, beta=beta, eta=0.05), truth, w, steps=20, empty_ok=True)
+    w, truth = _worst_case(penalty.threshold(1 / beta), d=d, delta=1.0)
+    return simulate(Setting(penalty, k=4, beta=beta, eta=0.05), truth, w, steps=20, empty_ok=True)
 
 
 def _worst_case(threshold: float, *, d: int, delta: float) -> tuple[Tensor, Tensor]:
     """Return w⁰, half of whose entries are just above the threshold, and a w* on its other side than u."""
     half = torch.arange(d) < d // 2
     w = threshold * torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double()
-    axis = w / w.norm()
-    across = torch.where(half, -1.0, 1.0).double()
-    across = across - (across @ axis) * axis
-    across = across / across.norm()
+    axis, across = unit(w), torch.where(half, -1.0, 1.0).double()
+    across = unit(across - (across @ axis) * axis)
     angle = torch.tensor(pi - delta, dtype=torch.float64)
     return w, angle.cos() * axis + angle.sin() * across
 

@@ -12,14 +12,13 @@ import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from rvsm import __version__
 from rvsm.pages.figure import Figure
 from rvsm.pages.page import write, write_text
-from rvsm.paper.theory.expected import differences
 from rvsm.paper.theory.page import page
-from rvsm.paper.theory.statements import PARTS, STATEMENTS, run
+from rvsm.paper.theory.statements import PARTS, STATEMENTS, differences, run
 from rvsm.paper.theory.sweep import Sweep
 from rvsm.paper.theory.verdict import Verdict
 
@@ -44,28 +43,34 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
     chosen = list(dict.fromkeys(keys))
     others = _judged_before(out) - set(chosen) if chosen else set()
     if not others:
-        _make(out)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            message = f"--out must be a folder but {out} is a file, or is inside one; give another name"
+            raise ValueError(message) from None
     torch.set_num_threads(1)  # many small tensors: a second thread only waits for the first
     began = time.perf_counter()
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         verdicts, figures = (_judge(chosen, quick, progress), {}) if chosen else _judge_and_draw(progress, quick)
-        surprises = differences(verdicts)
+        seconds = time.perf_counter() - began
         if not others:
-            footer = _footer(quick, time.perf_counter() - began)
-            _write(verdicts, figures, surprises, footer=footer, out=out, files=not quick, progress=progress)
-    seconds = time.perf_counter() - began
+            progress.add_task("writing", total=None)
+            for figure in (figure for drawn in figures.values() for figure in drawn if not quick):
+                figure.save(out)
+            _write(verdicts, figures, f"{'quick' if quick else 'full'} sweep, {seconds:.0f} s", out=out)
     theirs, ours = ([v for v in verdicts if v.ours == mine] for mine in (False, True))
     for title, some in (("The statements of the paper", theirs), ("Ours, not the paper's", ours)):
         if some:
             console.print(_table(title, some))
     for verdict in verdicts if chosen else ():
-        _tell(verdict, console)
+        _print_details(verdict, console)
+    surprises = differences(verdicts)
     for surprise in surprises:
         console.print(f"[bold red]not as expected:[/] {surprise}")
-    told = [_counted(len(theirs), "statement")] if theirs or not ours else []
-    told += [f"{len(ours)} of ours"] if ours else []
-    count = f"{' and '.join(told)} in {seconds:.0f} s"
+    counts = [_counted(len(theirs), "statement")] if theirs or not ours else []
+    counts += [f"{len(ours)} of ours"] if ours else []
+    count = f"{' and '.join(counts)} in {seconds:.0f} s"
     if others:
         kept = f"{out} has a page of {_counted(len(others), 'other statement')}, so nothing was written"
         console.print(f"{count}; {kept}; to get a page, give another --out", soft_wrap=True)
@@ -74,15 +79,8 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
     return not surprises
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' if number != 1 else ''}"
-
-
-def _make(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ValueError(f"--out must be a folder but {out} is a file, or is inside one; give another name") from None
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def _judged_before(out: Path) -> set[str]:
@@ -145,50 +143,31 @@ def _draw(progress: Progress, quick: bool) -> dict[str, list[Figure]]:
     return drawn
 
 
-def _write(
-    verdicts: Sequence[Verdict],
-    figures: dict[str, list[Figure]],
-    surprises: list[str],
-    *,
-    footer: str,
-    out: Path,
-    files: bool,
-    progress: Progress,
-) -> None:
-    """Write verdicts.json, theory.html and, if requested, a file for each picture."""
-    progress.add_task("writing", total=None)
-    for figure in (figure for drawn in figures.values() for figure in drawn if files):
-        figure.save(out)
-    listed = json.dumps([verdict.as_json() for verdict in verdicts], indent=1, ensure_ascii=False)
+def _write(verdicts: Sequence[Verdict], figures: dict[str, list[Figure]], sweep: str, *, out: Path) -> None:
+    """Write verdicts.json and theory.html."""
     found = {verdict.statement: verdict for verdict in verdicts}
     parts = {part: [found[key] for key in members if key in found] for part, members in PARTS.items()}
     shown = {part: judged for part, judged in parts.items() if judged}
-    write(page(shown, figures, surprises=surprises, footer=footer), out / "theory.html")
+    footer = (
+        f"rvsm {__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}, float64, one thread for"
+        f" each process; {sweep}. Paper: Dinh & Xin, Convergence of a Relaxed Variable Splitting Method for Learning"
+        " Sparse Neural Networks via ℓ1, ℓ0, and Transformed-ℓ1 Penalties, 2020."
+    )
+    write(page(shown, figures, surprises=differences(verdicts), footer=footer), out / "theory.html")
+    listed = json.dumps([verdict.as_json() for verdict in verdicts], indent=1, ensure_ascii=False)
     write_text(listed, out / "verdicts.json")
 
 
-def _footer(quick: bool, seconds: float) -> str:
-    return (
-        f"rvsm {__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}, float64, one thread for"
-        f" each process; {'quick' if quick else 'full'} sweep, {seconds:.0f} s. Paper: Dinh & Xin, Convergence of a"
-        " Relaxed Variable Splitting Method for Learning Sparse Neural Networks via ℓ1, ℓ0, and Transformed-ℓ1"
-        " Penalties, 2020."
-    )
-
-
-def _tell(verdict: Verdict, console: Console) -> None:
+def _print_details(verdict: Verdict, console: Console) -> None:
     console.print(f"\n[bold]{verdict.statement}[/] ({escape(verdict.where)}): {verdict.verdict}", highlight=False)
-    told = {verdict.label: verdict.claim, "evidence": verdict.evidence, "instead": verdict.correction}
-    for name, text in told.items():
+    details = {verdict.label: verdict.claim, "evidence": verdict.evidence, "instead": verdict.correction}
+    for name, text in details.items():
         if text is not None:
             console.print(f"  {name}: {text}", markup=False, highlight=False)
 
 
 def _table(title: str, verdicts: Sequence[Verdict]) -> Table:
-    table = Table(title=title)
-    for head in ("statement", "where", "verdict"):
-        table.add_column(head)
-    table.add_column("margin", justify="right")
+    table = Table("statement", "where", "verdict", Column("margin", justify="right"), title=title)
     for v in verdicts:
         table.add_row(v.statement, escape(v.where), f"[{_COLOURS[v.verdict]}]{v.verdict}[/]", f"{v.margin:.2g}")
     return table

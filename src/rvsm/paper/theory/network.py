@@ -162,18 +162,11 @@ def hessian_eigenvalues(w: Tensor, truth: Tensor, *, k: Patches) -> Tensor:
 
 @dataclass(frozen=True)
 class CriticalPoints:
-    """The points where f is flat or has its peak.
+    """The points where f is flat or has its peak."""
 
-    Attributes:
-        minimum: w*, the only global minimum.
-        saddle: −(B/A)w*, degenerate; None for k = 1, where it falls on 0.
-        maximum: 0, a local maximum; None for k = 1, where it is not one.
-
-    """
-
-    minimum: Tensor
-    saddle: Tensor | None
-    maximum: Tensor | None
+    minimum: Tensor  # w*, the only global minimum
+    saddle: Tensor | None  # −(B/A)w*, degenerate; None for k = 1, where it falls on 0
+    maximum: Tensor | None  # 0, a local maximum; None for k = 1, where it is not one
 
 
 def critical_points(truth: Tensor, *, k: float) -> CriticalPoints:
@@ -204,17 +197,13 @@ class Evaluation(NamedTuple):
 class Population:
     """The population loss as an object: what a simulation descends on.
 
-    Attributes:
-        truth: the ground truth of each row, [n, d] or [d].
-        k: the number of patches, or one for each row.
-        zero_ok: let rows be zero. f has no gradient there; as in automatic differentiation, where the slope of a ReLU
-            is 0 at 0, it is taken to be 0, which also is what f's quadratic upper bound needs. θ is NaN.
-
+    f has no gradient at a row that is zero. If such rows are allowed, it is taken to be 0, as in automatic
+    differentiation, where the slope of a ReLU is 0 at 0; f's quadratic upper bound needs this, too. θ is NaN.
     """
 
-    truth: Tensor
+    truth: Tensor  # the ground truth of each row, [n, d] or [d]
     k: Patches
-    zero_ok: bool = False
+    zero_ok: bool = False  # allow rows that are zero
 
     def evaluate(self, w: Tensor) -> Evaluation:
         """Return f, ∇f, θ and ‖w‖ at each row of w."""

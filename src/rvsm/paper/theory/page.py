@@ -7,6 +7,7 @@ from rvsm.pages import Card, Cell, Figure, Page, Section
 from rvsm.paper.theory.verdict import Verdict
 
 _TONES = {"holds": "good", "holds with correction": "warn", "fails": "bad"}
+_CHANGED = "These verdicts differ from the recorded ones, so something in the code or the theory has changed: "
 
 
 def page(
@@ -27,7 +28,7 @@ def page(
     overview = Section(
         title="Verdicts",
         paragraphs=[
-            *([_surprise(surprises)] if surprises else []),
+            *([_CHANGED + "; ".join(surprises)] if surprises else []),
             "“Holds” means that none of the cases that were run violates the statement. It is not a proof;"
             " docs/theory.md has proofs of some statements. “Read as” marks a claim in words that are not the paper's."
             " Statements marked “Ours” are not in the paper and are not counted above.",
@@ -50,13 +51,6 @@ def page(
         cards = [_card(verdict) for verdict in parts.get(title, ())]
         sections.append(Section(title=title, cards=cards, figures=pictures.get(title, ())))
     return Page(title="The theorem, run", lead=lead, sections=sections, footer=footer)
-
-
-def _surprise(surprises: Sequence[str]) -> str:
-    return (
-        "These verdicts differ from the recorded ones, so something in the code or the theory has changed: "
-        + "; ".join(surprises)
-    )
 
 
 def _card(verdict: Verdict) -> Card:

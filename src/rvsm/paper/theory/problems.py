@@ -1,11 +1,12 @@
-"""What runs are made of: the paper's penalties, truths w* and starting points w⁰."""
+"""What runs are made of: the paper's penalties, settings with the standard step, truths w* and starting points w⁰."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.network import unit
+from rvsm.paper.theory.network import curvature, unit
+from rvsm.paper.theory.trajectory import Setting
 from rvsm.penalties import L0, L1, Penalty, TransformedL1
 
 PENALTIES: dict[str, Callable[[float], Penalty]] = {
@@ -16,15 +17,13 @@ PENALTIES: dict[str, Callable[[float], Penalty]] = {
 """The penalties of the paper, by their λ."""
 
 
-def named(name: str, lam: float) -> Penalty:
-    """Return a penalty of the paper by its name.
+def standard(name: str, *, k: float, beta: float, mu: float, step: float = 1.0) -> Setting:
+    """Return the setting of a penalty of the paper with λ = μβ and η = step/(β + L⁺), the proof's largest step for 1.
 
-    >>> named("l1", 0.5)
-    L1(lam=0.5)
+    >>> standard("l1", k=1, beta=0.25, mu=2.0)
+    Setting(penalty=L1(lam=0.5), k=1, beta=0.25, eta=0.8)
     """
-    if name not in PENALTIES:
-        raise ValueError(f"unknown penalty {name!r}; choose from {', '.join(PENALTIES)}")
-    return PENALTIES[name](lam)
+    return Setting(PENALTIES[name](mu * beta), k=k, beta=beta, eta=step / (beta + float(curvature(k))))
 
 
 def truths(seeds: int, d: int, generator: torch.Generator) -> Tensor:
@@ -38,10 +37,12 @@ def truths(seeds: int, d: int, generator: torch.Generator) -> Tensor:
     return unit(w)
 
 
-def starts(truth: Tensor, theta: Tensor, norm: Tensor, generator: torch.Generator) -> Tensor:
-    """Return vectors of the given norms at the given angles from the truths, in random planes."""
+def starts(truth: Tensor, theta: Tensor | float, generator: torch.Generator, *, norm: Tensor | None = None) -> Tensor:
+    """Return vectors at the given angles from the truths, in random planes; of norm 1, if none is given."""
     across = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
     axis = unit(truth)
     for _ in range(2):  # the second time for the rounding error of the first, large where the two were almost parallel
         across = unit(across - (across * axis).sum(dim=-1, keepdim=True) * axis)
-    return norm.unsqueeze(-1) * (theta.cos().unsqueeze(-1) * axis + theta.sin().unsqueeze(-1) * across)
+    theta = torch.as_tensor(theta, dtype=torch.float64).expand(truth.shape[:-1]).unsqueeze(-1)
+    directions = theta.cos() * axis + theta.sin() * across
+    return directions if norm is None else norm.unsqueeze(-1) * directions

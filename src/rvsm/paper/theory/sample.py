@@ -1,5 +1,6 @@
 """The same network on data: a finite sample, whose loss is only piecewise smooth, and Monte Carlo estimates."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,22 +33,16 @@ def inputs(samples: int, *, k: int, d: int, generator: torch.Generator | None = 
 class Empirical:
     """The mean squared error on a finite sample, instead of its expectation.
 
-    Attributes:
-        x: the inputs, [N, k, d].
-        truth: the ground truth w*, [d].
-        noise: the standard deviation of normal noise on the labels.
-        generator: where the noise comes from.
-
     >>> empirical = Empirical(inputs(100, k=2, d=3), torch.ones(3, dtype=torch.float64))
     >>> empirical(torch.ones(1, 3, dtype=torch.float64))
     tensor([0.], dtype=torch.float64)
 
     """
 
-    x: Tensor
-    truth: Tensor
-    noise: float = 0.0
-    generator: torch.Generator | None = None
+    x: Tensor  # the inputs, [N, k, d]
+    truth: Tensor  # the ground truth w*, [d]
+    noise: float = 0.0  # the standard deviation of normal noise on the labels
+    generator: torch.Generator | None = None  # where the noise comes from
     labels: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,35 +74,33 @@ class Estimate(NamedTuple):
 def monte_carlo(
     w: Tensor, truth: Tensor, *, k: int, samples: int, generator: torch.Generator | None = None
 ) -> Estimate:
-    """Estimate f at each row of w [n, d] from fresh inputs, in chunks that bound the memory."""
-    total, squares = torch.zeros(len(w), dtype=torch.float64), torch.zeros(len(w), dtype=torch.float64)
-    for count in _chunks(samples, k * w.shape[-1]):
-        x = inputs(count, k=k, d=w.shape[-1], generator=generator)
-        errors = (output(x, w.double()) - output(x, truth.double().unsqueeze(0))).square()
-        total += errors.sum(dim=0)
-        squares += errors.square().sum(dim=0)
-    return _estimate(total, squares, samples)
+    """Estimate f at each row of w [n, d] from fresh inputs."""
+
+    def errors(x: Tensor) -> Tensor:
+        return (output(x, w.double()) - output(x, truth.double().unsqueeze(0))).square()
+
+    return _estimate(errors, samples, k=k, d=w.shape[-1], generator=generator)
 
 
 def monte_carlo_cross_moment(
     v: Tensor, w: Tensor, *, samples: int, generator: torch.Generator | None = None
 ) -> Estimate:
     """Estimate g(v, w) = E[relu(v·x)relu(w·x)] for each pair of rows."""
-    total, squares = torch.zeros(len(w), dtype=torch.float64), torch.zeros(len(w), dtype=torch.float64)
-    for count in _chunks(samples, w.shape[-1]):
-        x = inputs(count, k=1, d=w.shape[-1], generator=generator)
-        products = output(x, v.double()) * output(x, w.double())
-        total += products.sum(dim=0)
-        squares += products.square().sum(dim=0)
-    return _estimate(total, squares, samples)
+
+    def products(x: Tensor) -> Tensor:
+        return output(x, v.double()) * output(x, w.double())
+
+    return _estimate(products, samples, k=1, d=w.shape[-1], generator=generator)
 
 
-def _chunks(samples: int, width: int) -> list[int]:
-    size = max(1, min(samples, 2_000_000 // width))
-    whole, rest = divmod(samples, size)
-    return [size] * whole + ([rest] if rest else [])
-
-
-def _estimate(total: Tensor, squares: Tensor, samples: int) -> Estimate:
+def _estimate(
+    values: Callable[[Tensor], Tensor], samples: int, *, k: int, d: int, generator: torch.Generator | None
+) -> Estimate:
+    """Return the mean of values of fresh inputs, and its standard error; in chunks that bound the memory."""
+    total = squares = torch.zeros((), dtype=torch.float64)
+    chunk = max(1, min(samples, 2_000_000 // (k * d)))
+    for done in range(0, samples, chunk):
+        found = values(inputs(min(chunk, samples - done), k=k, d=d, generator=generator))
+        total, squares = total + found.sum(dim=0), squares + found.square().sum(dim=0)
     mean = total / samples
     return Estimate(mean, ((squares / samples - mean.square()).clamp_min(0) / samples).sqrt())

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from rvsm.paper.theory import exact_admm
-from rvsm.paper.theory.moving_gradient import FallingRVSM
+from rvsm.paper.theory.methods import FallingRVSM, minimise
 from rvsm.paper.theory.network import Evaluation, Population, require_rows
 from rvsm.paper.theory.penalty_formulas import penalty_values
 from rvsm.paper.theory.trajectory import GradientPoint, Loss, MethodName, Moment, Order, Setting, Trajectory
@@ -108,7 +107,7 @@ def walk(
     _require_steps(steps)
     seeds = start.shape[1]
     v = start.flatten(0, 1).clone()
-    k = _column(settings, "k", seeds)
+    k = per_run(settings, "k", seeds)
     descended = loss if loss is not None else Population(truth.flatten(0, 1), k, zero_ok=gradient != "w")
     if method == "exact-admm":
         if loss is not None:
@@ -194,8 +193,7 @@ def _assemble(
     first = settings[0]
     sparsifier: Method
     if gradient != "w":
-        falls = fall if gradient == "moving" else 0
-        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides, fall=falls)
+        sparsifier = FallingRVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides, fall=fall)
     elif method == "rvsm":
         sparsifier = RVSM(named, first.penalty, beta=first.beta, order=order, overrides=overrides)
     else:
@@ -217,7 +215,7 @@ def _walk_exactly(
     settings: Sequence[Setting], truth: Tensor, w: Tensor, loss: Loss, *, steps: int, tolerance: float
 ) -> Iterator[Moment]:
     seeds = len(w) // len(settings)
-    beta, k = _column(settings, "beta", seeds), _column(settings, "k", seeds)
+    beta, k = per_run(settings, "beta", seeds), per_run(settings, "k", seeds)
 
     def threshold(v: Tensor) -> Tensor:
         blocks = v.view(len(settings), seeds, -1)
@@ -228,7 +226,7 @@ def _walk_exactly(
         yield (moment := _moment(step, settings, w, (u, z), loss.evaluate(w)))
         if step == steps or bool((moment.stationarity <= tolerance).all() and (w - u).abs().max() <= tolerance):
             return
-        w = exact_admm.minimise(beta.unsqueeze(-1) * u - z, truth, k=k, beta=beta)
+        w = minimise(beta.unsqueeze(-1) * u - z, truth, k=k, beta=beta)
         u = threshold(w + z / beta.unsqueeze(-1))
         z = z + beta.unsqueeze(-1) * (w - u)
 
@@ -237,17 +235,18 @@ def _moment(
     step: int, settings: Sequence[Setting], w: Tensor, copies: tuple[Tensor, Tensor | None], at: Evaluation
 ) -> Moment:
     u, z = copies
-    beta = _column(settings, "beta", len(w) // len(settings))
+    beta = per_run(settings, "beta", len(w) // len(settings))
     gap = w - u
     lagrangian = at.value + penalty_values([s.penalty for s in settings], u) + beta / 2 * gap.square().sum(dim=-1)
     pulled = at.gradient + beta.unsqueeze(-1) * gap
     if z is not None:
         lagrangian = lagrangian + (z * gap).sum(dim=-1)
         pulled = pulled + z
-    return Moment(step, w, u, z, at.value, at.gradient, lagrangian, at.theta, at.norm, pulled.norm(dim=-1))
+    return Moment(step, w, u, at.value, at.gradient, lagrangian, at.theta, at.norm, pulled.norm(dim=-1))
 
 
-def _column(settings: Sequence[Setting], name: str, seeds: int) -> Tensor:
+def per_run(settings: Sequence[Setting], name: str, seeds: int) -> Tensor:
+    """Return one value of the settings, such as "beta", for each run."""
     values = [getattr(setting, name) for setting in settings]
     return torch.tensor(values, dtype=torch.float64).repeat_interleave(seeds)
 
@@ -257,16 +256,6 @@ def _trajectory(settings: list[Setting], moments: list[Moment]) -> Trajectory:
         stacked = torch.stack([getattr(moment, name) for moment in moments])
         return stacked.view(len(moments), len(settings), -1, *stacked.shape[2:])
 
-    u = stack("u")
-    return Trajectory(
-        settings=tuple(settings),
-        steps=torch.tensor([moment.step for moment in moments]),
-        w=stack("w"),
-        u=u,
-        lagrangian=stack("lagrangian"),
-        loss=stack("loss"),
-        theta=stack("theta"),
-        norm=stack("norm"),
-        stationarity=stack("stationarity"),
-        support=u.count_nonzero(dim=-1),
-    )
+    columns = {name: stack(name) for name in ("w", "u", "lagrangian", "loss", "theta", "norm", "stationarity")}
+    steps = torch.tensor([moment.step for moment in moments])
+    return Trajectory(tuple(settings), steps, **columns, support=columns["u"].count_nonzero(dim=-1))

@@ -1,9 +1,9 @@
 """Runs whose gradient is taken at u, beside RVSM's, whose gradient is taken at w: same truths, starts, λ and β."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import pi, sqrt
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,31 +11,21 @@ from torch import Tensor
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.network import curvature, gradient, loss, size
 from rvsm.paper.theory.penalty_formulas import penalty_values, residual
-from rvsm.paper.theory.problems import PENALTIES, starts, truths
-from rvsm.paper.theory.simulate import walk
+from rvsm.paper.theory.problems import PENALTIES, standard, starts, truths
+from rvsm.paper.theory.simulate import per_run, walk
 from rvsm.paper.theory.trajectory import GradientPoint, Setting
 
 K = 4
 
 
-@dataclass(frozen=True)
-class Size:
-    """How much is run.
+class Size(NamedTuple):
+    """How much is run."""
 
-    Attributes:
-        dimensions: d.
-        seeds: truths and starts of each setting.
-        steps: the most steps with the theorem's β, where some runs never rest.
-        strong_steps: the most steps with β = L⁺, where all do, a few of them late.
-        shares: λ/β as shares of 1/√d.
-
-    """
-
-    dimensions: tuple[int, ...]
-    seeds: int
-    steps: int
-    strong_steps: int
-    shares: tuple[float, ...] = (0.9, 0.3)
+    dimensions: tuple[int, ...]  # d
+    seeds: int  # truths and starts of each setting
+    steps: int  # the most steps with the theorem's β, where some runs never rest
+    strong_steps: int  # the most steps with β = L⁺, where all do, a few of them late
+    shares: tuple[float, ...] = (0.9, 0.3)  # λ/β as fractions of 1/√d
 
 
 FULL = Size((2, 10), 48, 300, 600)
@@ -47,43 +37,28 @@ RESTED = 1e-6
 
 @dataclass(frozen=True)
 class Ends:
-    """The runs of one penalty and dimension, one row each.
+    """The runs of one penalty and dimension, one row each."""
 
-    Attributes:
-        penalty: its name.
-        d: the dimension.
-        settings: the setting of each block of rows.
-        truth: w*.
-        start: w⁰.
-        w, u: the last step's.
-        alive: whether u is not empty.
-        left: the last ‖∇f(v) + β(w − u)‖.
-        loss: f(u).
-        masked: f of w on the support of u.
-        error: ‖u − w*‖.
-        critical: by how much u violates the conditions of a critical point of f + λP; NaN where u is empty.
-        rise: the largest increase of f(u) + λP(u) in a step whose gradient was taken at u.
-        excess: the largest excess of that increase over the bound for β ≥ L⁺, whatever the penalty.
-        excess_convex: the same over the bound for a convex penalty.
-
-    """
-
-    penalty: str
+    penalty: str  # its name
     d: int
-    settings: tuple[Setting, ...]
-    truth: Tensor
-    start: Tensor
-    w: Tensor
-    u: Tensor
-    alive: Tensor
-    left: Tensor
-    loss: Tensor
-    masked: Tensor
-    error: Tensor
-    critical: Tensor
-    rise: Tensor
-    excess: Tensor
-    excess_convex: Tensor
+    settings: tuple[Setting, ...]  # of each block of rows
+    truth: Tensor  # w*
+    start: Tensor  # w⁰
+    u: Tensor  # the last step's
+    alive: Tensor  # whether u is not empty
+    left: Tensor  # the last ‖∇f(v) + β(w − u)‖
+    loss: Tensor  # f(u)
+    masked: Tensor  # f of w on the support of u
+    error: Tensor  # ‖u − w*‖
+    critical: Tensor  # by how much u violates the conditions of a critical point of f + λP; NaN where u is empty
+    rise: Tensor  # the largest increase of f(u) + λP(u) in a step whose gradient was taken at u
+    excess: Tensor  # the largest excess of that increase over the bound for β ≥ L⁺, whatever the penalty
+    excess_convex: Tensor  # the same over the bound for a convex penalty
+
+    @property
+    def zeros(self) -> Tensor:
+        """The fraction of zeros of u."""
+        return (self.u == 0).double().mean(dim=-1)
 
     @property
     def rested(self) -> Tensor:
@@ -94,11 +69,7 @@ class Ends:
 def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
     """Run each penalty from starts with θ⁰ ≤ π − 1 to rest, or for as long as the plan says.
 
-    Args:
-        at: where the gradient is taken.
-        strong: β = L⁺, instead of the theorem's bound on β for δ = 1.
-        quick: fewer starts and steps.
-
+    β is L⁺ if it is strong, and otherwise the theorem's bound for δ = 1.
     """
     plan = QUICK if quick else FULL
     return tuple(_ends(name, d, at, strong, plan) for d, name in product(plan.dimensions, PENALTIES))
@@ -106,16 +77,13 @@ def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
 
 def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> Ends:
     seeds, steps = plan.seeds, plan.strong_steps if strong else plan.steps
-    settings = list(_settings(name, d, strong, plan.shares))
+    strength = float(curvature(K)) if strong else beta_bound(k=K, delta=1.0)
+    settings = [standard(name, k=K, beta=strength, mu=share / sqrt(d)) for share in plan.shares]
     generator = torch.Generator().manual_seed(2000 + d)
     truth = truths(seeds, d, generator)
-    theta = torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1)
-    start = starts(truth, theta, torch.ones(seeds, dtype=torch.float64), generator)
+    start = starts(truth, torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1), generator)
 
-    def rows(values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64).repeat_interleave(seeds)
-
-    beta, eta, k = (rows([float(getattr(s, of)) for s in settings]) for of in ("beta", "eta", "k"))
+    beta, eta, k = (per_run(settings, name, seeds) for name in ("beta", "eta", "k"))
     high, penalties = curvature(k), [s.penalty for s in settings]
     low = torch.full_like(k, -torch.inf)
     rise, excess, excess_convex = low, low, low
@@ -142,7 +110,6 @@ def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> End
         settings=tuple(settings),
         truth=truth,
         start=start,
-        w=last.w,
         u=u,
         alive=alive,
         left=last.stationarity,
@@ -154,10 +121,3 @@ def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> End
         excess=excess,
         excess_convex=excess_convex,
     )
-
-
-def _settings(name: str, d: int, strong: bool, shares: tuple[float, ...]) -> Iterator[Setting]:
-    high = float(curvature(K))
-    beta = high if strong else beta_bound(k=K, delta=1.0)
-    for share in shares:
-        yield Setting(PENALTIES[name](share / sqrt(d) * beta), k=K, beta=beta, eta=1 / (beta + high))

@@ -13,7 +13,7 @@ from torch import Tensor
 from rvsm.paper.theory.bounds import beta_bound, norm_floor
 from rvsm.paper.theory.network import curvature, size
 from rvsm.paper.theory.problems import PENALTIES, starts, truths
-from rvsm.paper.theory.simulate import walk
+from rvsm.paper.theory.simulate import per_run, walk
 from rvsm.paper.theory.trajectory import Moment, Order, Setting
 
 T = TypeVar("T")
@@ -21,24 +21,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs a sweep makes: all combinations, each from as many starts as there are seeds.
+    """Which runs a sweep makes: all combinations, each from as many starts as there are seeds."""
 
-    Attributes:
-        dimensions: d.
-        patches: k.
-        margins: δ, the margin of the initial angle.
-        shares: pairs of β as a fraction of its bound and λ/β as a fraction of 1/√d.
-        seeds: starts of each combination; their angles reach up to π − δ.
-        steps: the most steps that a run may take.
-
-    """
-
-    dimensions: tuple[int, ...]
-    patches: tuple[int, ...]
-    margins: tuple[float, ...]
-    shares: tuple[tuple[float, float], ...]
-    seeds: int
-    steps: int
+    dimensions: tuple[int, ...]  # d
+    patches: tuple[int, ...]  # k
+    margins: tuple[float, ...]  # δ, the margin of the initial angle
+    shares: tuple[tuple[float, float], ...]  # pairs: β as a fraction of its bound, λ/β as a fraction of 1/√d
+    seeds: int  # starts of each combination; their angles reach up to π − δ
+    steps: int  # the most steps that a run may take
 
 
 FULL = Plan((2, 10, 60), (2, 4, 12), (0.3, 1.0, 1.5, 2.2), ((1.0, 0.9), (0.3, 0.3)), 72, 1500)
@@ -49,87 +39,63 @@ QUICK = Plan((2, 10), (2, 12), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 12, 1500)
 class Runs:
     """Runs of one dimension, one row each: what the settings were, what happened on the way, and where they ended.
 
-    Attributes:
-        d: the dimension.
-        settings: the setting of each row's block of seeds.
-        penalty: the name of each row's penalty.
-        k, beta, mu, eta, delta, threshold: of each row.
-        truth: w*, of norm 1.
-        start: w⁰.
-        theta_start: θ⁰.
-        w, u: the last step's.
-        theta, norm, stationarity: the last step's.
-        lagrangian_rise: the largest increase of ℒ in one step (negative if there is none).
-        angle_rise: the largest increase of θ in one step.
-        angle_rise_far: the largest increase of θ in a step that starts at θ ≥ δ; −inf if there is no such step.
-        angle_max: the largest θ.
-        rate: the largest of min_{t<T}‖∇_wℒ‖²·ηT/(2(ℒ⁰ − ℒᵀ)) over T.
-        contraction: the factor by which ‖∇_wℒ‖ fell per step, on average over the run.
-        lipschitz: the largest ‖∇f(wᵗ) − ∇f(wᵗ⁺¹)‖/‖wᵗ − wᵗ⁺¹‖.
-        quadratic: the largest f(wᵗ⁺¹) − f(wᵗ) − ⟨∇f(wᵗ), wᵗ⁺¹ − wᵗ⟩ − (L⁺/2)‖wᵗ⁺¹ − wᵗ‖².
-        descent: the largest ℒᵗ⁺¹ − ℒᵗ + (1/η − (β+L⁺)/2)‖wᵗ⁺¹ − wᵗ‖².
-        norm_min, norm_max: the smallest and the largest ‖w‖ on the way.
-        fall_inside: the largest decrease of ‖w‖ in a step that starts at ‖w‖ < ‖w*‖; −inf if there is no such step.
-        fall_below_floor: the same for steps that start below ‖w*‖·B/(A+βk²).
-        rise_outside: the largest increase of ‖w‖ in a step that starts at ‖w‖ > ‖w*‖; −inf if there is no such step.
-
+    A largest change that only some steps count for is −inf if there is no such step.
     """
 
     d: int
-    settings: tuple[Setting, ...]
-    penalty: tuple[str, ...]
+    settings: tuple[Setting, ...]  # of each block of seeds
+    penalty: tuple[str, ...]  # the name of each row's
     k: Tensor
     beta: Tensor
     mu: Tensor
     eta: Tensor
     delta: Tensor
     threshold: Tensor
-    truth: Tensor
-    start: Tensor
-    theta_start: Tensor
-    w: Tensor
+    truth: Tensor  # w*, of norm 1
+    start: Tensor  # w⁰
+    theta_start: Tensor  # θ⁰
+    w: Tensor  # this and the next four: the last step's
     u: Tensor
     theta: Tensor
     norm: Tensor
     stationarity: Tensor
-    lagrangian_rise: Tensor
-    angle_rise: Tensor
-    angle_rise_far: Tensor
-    angle_max: Tensor
-    rate: Tensor
-    contraction: Tensor
-    lipschitz: Tensor
-    quadratic: Tensor
-    descent: Tensor
-    norm_min: Tensor
+    lagrangian_rise: Tensor  # the largest increase of ℒ in one step (negative if there is none)
+    angle_rise: Tensor  # the largest increase of θ in one step
+    angle_rise_far: Tensor  # the same for steps that start at θ ≥ δ
+    angle_max: Tensor  # the largest θ
+    rate: Tensor  # the largest of min_{t<T}‖∇_wℒ‖²·ηT/(2(ℒ⁰ − ℒᵀ)) over T
+    contraction: Tensor  # the factor by which ‖∇_wℒ‖ fell per step, on average over the run
+    lipschitz: Tensor  # the largest ‖∇f(wᵗ) − ∇f(wᵗ⁺¹)‖/‖wᵗ − wᵗ⁺¹‖
+    quadratic: Tensor  # the largest f(wᵗ⁺¹) − f(wᵗ) − ⟨∇f(wᵗ), wᵗ⁺¹ − wᵗ⟩ − (L⁺/2)‖wᵗ⁺¹ − wᵗ‖²
+    descent: Tensor  # the largest ℒᵗ⁺¹ − ℒᵗ + (1/η − (β+L⁺)/2)‖wᵗ⁺¹ − wᵗ‖²
+    norm_min: Tensor  # the smallest ‖w‖ on the way
     norm_max: Tensor
-    fall_inside: Tensor
-    fall_below_floor: Tensor
-    rise_outside: Tensor
+    fall_inside: Tensor  # the largest decrease of ‖w‖ in a step that starts at ‖w‖ < ‖w*‖
+    fall_below_floor: Tensor  # the same for steps that start below ‖w*‖·B/(A+βk²)
+    rise_outside: Tensor  # the largest increase of ‖w‖ in a step that starts at ‖w‖ > ‖w*‖
+
+    @property
+    def gap(self) -> Tensor:
+        """‖w̄ − ū‖."""
+        return size(self.w - self.u)
+
+    @property
+    def error(self) -> Tensor:
+        """‖w̄ − w*‖."""
+        return size(self.w - self.truth)
+
+    @property
+    def error_bound(self) -> Tensor:
+        """(π/(π−θ̄))·kβ‖w̄ − ū‖, the corrected bound on the error."""
+        return pi / (pi - self.theta) * self.k * self.beta * self.gap
 
     def only(self, *names: str) -> Tensor:
         """Return a mask of the rows with one of these penalties."""
         return torch.tensor([name in names for name in self.penalty])
 
-    def describe(self, row: int) -> dict[str, Any]:
-        """Return the parameters of one run, enough to make it again."""
-        numbers = {name: float(getattr(self, name)[row]) for name in ("k", "beta", "mu", "eta", "delta")}
-        return {
-            "d": self.d,
-            "penalty": self.penalty[row],
-            **numbers,
-            "truth": self.truth[row].tolist(),
-            "start": self.start[row].tolist(),
-        }
-
 
 class Sweep:
-    """The runs of a plan in both orders, each made when it is first needed.
-
-    Args:
-        quick: use a small plan, for a fast run.
-
-    """
+    """The runs of a plan, a small one if it is to be quick, in both orders; each is made when it is first needed."""
 
     def __init__(self, *, quick: bool = False) -> None:
         self.quick = quick
@@ -177,16 +143,17 @@ class Sweep:
 
 def column(runs: tuple[Runs, ...], name: str, *penalties: str) -> Tensor:
     """Return one column of all runs, or of those with one of the penalties."""
-    chosen = [getattr(part, name)[part.only(*penalties)] if penalties else getattr(part, name) for part in runs]
-    return torch.cat(chosen)
+    return torch.cat([getattr(p, name)[p.only(*penalties)] if penalties else getattr(p, name) for p in runs])
 
 
 def worst(runs: tuple[Runs, ...], slack: Tensor) -> dict[str, Any]:
-    """Describe the run with the smallest slack; slack has one entry for each run, in order."""
+    """Return the parameters of the run with the smallest slack; slack has one entry for each run, in order."""
     row = int(slack.argmin())
     for part in runs:
         if row < len(part.k):
-            return part.describe(row)
+            numbers = {name: float(getattr(part, name)[row]) for name in ("k", "beta", "mu", "eta", "delta")}
+            ends = {name: getattr(part, name)[row].tolist() for name in ("truth", "start")}
+            return {"d": part.d, "penalty": part.penalty[row], **numbers, **ends}
         row -= len(part.k)
     raise IndexError("the slack has more entries than there are runs")
 
@@ -198,8 +165,7 @@ def _smaller(plan: Plan) -> Plan:
 
 def _settings(plan: Plan, d: int, penalties: tuple[str, ...], share: float) -> Iterator[tuple[str, float, Setting]]:
     """Yield (penalty's name, δ, setting); the step is 1/(β + share·L⁺)."""
-    choices = product(penalties, plan.patches, plan.margins, plan.shares)
-    for name, k, delta, (beta_share, mu_share) in choices:
+    for name, k, delta, (beta_share, mu_share) in product(penalties, plan.patches, plan.margins, plan.shares):
         beta = beta_share * beta_bound(k=k, delta=delta)
         penalty = PENALTIES[name](mu_share / sqrt(d) * beta)
         yield name, delta, Setting(penalty, k=k, beta=beta, eta=1 / (beta + share * float(curvature(k))))
@@ -220,31 +186,23 @@ def _run(
     truth = truths(plan.seeds, d, generator).expand(len(listed), -1, -1)
     delta = torch.tensor([delta for _, delta, _ in listed], dtype=torch.float64).unsqueeze(-1)
     share_of_angle = torch.linspace(0.05, 1, plan.seeds, dtype=torch.float64)
-    low, high = norms
-    norm = low + (high - low) * torch.rand(len(listed), plan.seeds, generator=generator, dtype=torch.float64)
-    start = starts(truth, share_of_angle * (pi - delta), norm, generator)
-    rows_delta = delta.expand(-1, plan.seeds).flatten()
-
-    def rows(values: list[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64).repeat_interleave(plan.seeds)
-
-    eta = rows([s.eta for s in settings])
+    norm = norms[0] + (norms[1] - norms[0]) * torch.rand(
+        len(listed), plan.seeds, generator=generator, dtype=torch.float64
+    )
+    start = starts(truth, share_of_angle * (pi - delta), generator, norm=norm)
+    rows = {name: per_run(settings, name, plan.seeds) for name in ("k", "beta", "eta")}
+    rows["delta"] = delta.expand(-1, plan.seeds).flatten()
     path = walk(settings, truth, start, steps=plan.steps, order=order, tolerance=1e-12)
-    k, beta = rows([s.k for s in settings]), rows([s.beta for s in settings])
-    followed = _follow(path, delta=rows_delta, eta=eta, k=k, beta=beta)
     return Runs(
         d=d,
         settings=tuple(settings),
         penalty=tuple(name for name, _, _ in listed for _ in range(plan.seeds)),
-        k=k,
-        beta=beta,
-        mu=rows([s.mu for s in settings]),
-        eta=eta,
-        delta=rows_delta,
-        threshold=rows([s.threshold for s in settings]),
+        mu=per_run(settings, "mu", plan.seeds),
+        threshold=per_run(settings, "threshold", plan.seeds),
         truth=truth.flatten(0, 1),
         start=start.flatten(0, 1),
-        **followed,
+        **rows,
+        **_follow(path, **rows),
     )
 
 

@@ -16,20 +16,12 @@ GradientPoint = Literal["w", "u", "moving"]
 
 @dataclass(frozen=True)
 class Setting:
-    """One choice of the hyper-parameters.
+    """One choice of the hyper-parameters."""
 
-    Attributes:
-        penalty: the penalty with its λ.
-        k: the number of patches.
-        beta: the relaxation β (ρ for ADMM).
-        eta: the step η.
-
-    """
-
-    penalty: Penalty
-    k: float
-    beta: float
-    eta: float
+    penalty: Penalty  # with its λ
+    k: float  # the number of patches
+    beta: float  # the relaxation β (ρ for ADMM)
+    eta: float  # the step η
 
     def __post_init__(self) -> None:
         if not isinstance(self.penalty, Penalty):
@@ -67,14 +59,13 @@ class Moment(NamedTuple):
     The loss, its gradient, θ and the norm are those at v = u + α(w − u), where the gradient is taken: at w in the
     paper's method, for ADMM, and at the start of every run. ``lagrangian`` and ``stationarity`` have f and ∇f from
     there, too. ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one,
-    uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM. ``multiplier`` is ADMM's z, zero for RVSM.
+    uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM.
     ``stationarity`` is ‖∇_wℒ(w, u)‖.
     """
 
     step: int
     w: Tensor
     u: Tensor
-    multiplier: Tensor | None
     loss: Tensor
     gradient: Tensor
     lagrangian: Tensor
@@ -85,31 +76,15 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The recorded steps of all runs; S settings, n seeds, T recorded steps.
+    """The recorded moments of all runs; S settings, n seeds, T recorded steps."""
 
-    Where the gradient is taken at another v than w, so are loss, θ and norm, and ℒ and ∇_wℒ have f and ∇f from there.
-
-    Attributes:
-        settings: the S settings.
-        steps: the recorded step numbers, [T]; 0 is the start.
-        w: the weights, [T, S, n, d].
-        u: the sparse copy, [T, S, n, d].
-        lagrangian: ℒ(w, u), with ⟨z, w − u⟩ for ADMM, [T, S, n].
-        loss: f(w), [T, S, n].
-        theta: the angle between w and w*, [T, S, n].
-        norm: ‖w‖, [T, S, n].
-        stationarity: ‖∇_wℒ(w, u)‖, [T, S, n].
-        support: the number of non-zeros of u, [T, S, n].
-
-    """
-
-    settings: tuple[Setting, ...]
-    steps: Tensor
-    w: Tensor
-    u: Tensor
-    lagrangian: Tensor
-    loss: Tensor
-    theta: Tensor
-    norm: Tensor
-    stationarity: Tensor
-    support: Tensor
+    settings: tuple[Setting, ...]  # S of them
+    steps: Tensor  # the recorded step numbers, [T]; 0 is the start
+    w: Tensor  # the weights, [T, S, n, d]
+    u: Tensor  # the sparse copy, [T, S, n, d]
+    lagrangian: Tensor  # ℒ(w, u), with ⟨z, w − u⟩ for ADMM, [T, S, n]
+    loss: Tensor  # f(w), [T, S, n]
+    theta: Tensor  # the angle between w and w*, [T, S, n]
+    norm: Tensor  # ‖w‖, [T, S, n]
+    stationarity: Tensor  # ‖∇_wℒ(w, u)‖, [T, S, n]
+    support: Tensor  # the number of non-zeros of u, [T, S, n]

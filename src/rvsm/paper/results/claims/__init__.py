@@ -2,17 +2,15 @@
 
 Each claim is put into numbers: the meaning of "very similar" or "much better" is part of its text, and was fixed
 before any run was evaluated. If runs are missing, the claim is `Open`. If the accuracies are closer than the runs can
-resolve, it is `Untold`. The resolution of single runs was set later, when the first rows were known: it can only
+resolve, it is `Undecided`. The resolution of single runs was set later, when the first rows were known: it can only
 withhold a verdict, not reverse one.
 """
 
 from collections.abc import Iterator
 
-from rvsm.paper.results.claims.admm import against_admm, at_equal_sparsity
-from rvsm.paper.results.claims.channels import Channels, channels
-from rvsm.paper.results.claims.claim import Claim, Judged, Open, Untold
-from rvsm.paper.results.claims.rows import accuracy_kept, accuracy_order, sparsity_order
-from rvsm.paper.results.claims.similar import loss_of_u
+from rvsm.paper.results.claims.admm import Channels, against_admm, at_equal_sparsity, channels
+from rvsm.paper.results.claims.claim import Claim, Judged, Open, Undecided
+from rvsm.paper.results.claims.rows import accuracy_kept, accuracy_order, loss_of_u, sparsity_order
 from rvsm.paper.results.collections import Experiments
 from rvsm.paper.results.printed import PAIRS, TABLE_1, TABLE_2
 
@@ -37,4 +35,4 @@ def judged(experiments: Experiments) -> Iterator[Judged]:
         yield claim(experiments)
 
 
-__all__ = ["CLAIMS", "Channels", "Judged", "Open", "Untold", "judged"]
+__all__ = ["CLAIMS", "Channels", "Judged", "Open", "Undecided", "judged"]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from rvsm.paper.results.collections import Experiments
-from rvsm.paper.theory.verdict import Check, Verdict, check, judge
+from rvsm.paper.theory.verdict import Check, Verdict, check
 from rvsm.report import Configuration
 from rvsm.report.statistics import Mean
 
@@ -16,14 +16,12 @@ NOT_RUN, CANNOT = "not run yet", "cannot be judged"
 
 
 @dataclass(frozen=True)
-class Open:
-    """A claim that is not judged, and why: its runs are missing, or they do not fit each other."""
+class Claimed:
+    """A claim of the paper: its key, its place in the paper, and its text."""
 
     statement: str
     where: str
     claim: str
-    reason: str
-    verdict: str = NOT_RUN
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as plain values."""
@@ -31,32 +29,29 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Untold:
+class Open(Claimed):
+    """A claim that is not judged, and why: its runs are missing, or they do not fit each other."""
+
+    reason: str
+    verdict: str = NOT_RUN
+
+
+@dataclass(frozen=True)
+class Undecided(Claimed):
     """A claim about accuracy whose margin, in points, is smaller than what the runs can resolve."""
 
-    statement: str
-    where: str
-    claim: str
     margin: float
     evidence: str
     verdict: str = "not told apart"
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return asdict(self)
 
-
-Judged = Verdict | Open | Untold
+Judged = Verdict | Open | Undecided
 Claim = Callable[[Experiments], Judged]
 
 
 @dataclass(frozen=True)
-class Statement:
-    """A claim before the runs are evaluated: its key, its place in the paper, and its text."""
-
-    statement: str
-    where: str
-    claim: str
+class Statement(Claimed):
+    """A claim before the runs are evaluated."""
 
     def open(self, reason: str, verdict: str = NOT_RUN) -> Open:
         """Return the claim as not judged."""
@@ -74,10 +69,9 @@ class Statement:
         *,
         certain: Check | None = None,
         noisy: Sequence[tuple[float, float]] = (),
-        correction: tuple[str, Check] | None = None,
-        mends: bool = False,
-    ) -> Verdict | Untold:
-        """Return the verdict that the checks give; `judge` says what the other arguments mean.
+        correction: tuple[str, Check, bool] | None = None,
+    ) -> Verdict | Undecided:
+        """Return the verdict that the checks give.
 
         Args:
             printed: the check of the whole claim.
@@ -85,22 +79,21 @@ class Statement:
             certain: the check of the clauses that another seed would not change; it alone can make the claim fail.
             noisy: the slack and the resolution of each clause about accuracy, in points. If no clause is violated
                 by as much as its resolution, and one is within it, the claim is not told apart from its opposite.
-            correction: what is true instead, and its check.
-            mends: whether the correction keeps the conclusion.
+            correction: what is true instead, its check, and whether it mends the claim: keeps its conclusion.
 
         """
         fails = any(slack < 0 and slack <= -least for slack, least in noisy)
         fails = fails or (certain is not None and not certain.passed)
         if not fails and any(abs(slack) < least for slack, least in noisy):
-            return Untold(self.statement, self.where, self.claim, printed.margin, evidence)
-        said, corrected = correction or (None, None)
-        return judge(
-            self.statement,
+            return Undecided(self.statement, self.where, self.claim, printed.margin, evidence)
+        instead, corrected, mends = correction or (None, None, False)
+        return Verdict(
+            statement=self.statement,
             where=self.where,
             claim=self.claim,
             printed=printed,
             evidence=evidence,
-            correction=said,
+            correction=instead,
             corrected=corrected,
             mends=mends,
         )

@@ -4,8 +4,7 @@ from rvsm.pages import Figure
 from rvsm.paper.results.collections import Collection
 from rvsm.paper.results.pictures.channels import channels
 from rvsm.paper.results.pictures.flagship import flagship
-from rvsm.paper.results.pictures.layers import layers
-from rvsm.paper.results.pictures.losses import losses
+from rvsm.paper.results.pictures.rows import layers, losses
 from rvsm.paper.results.pictures.tradeoff import tradeoff
 from rvsm.paper.results.printed import TABLES, is_of_the_paper
 

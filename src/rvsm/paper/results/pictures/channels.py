@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 
 from rvsm.pages import Figure
 from rvsm.paper.results.claims import Channels
-from rvsm.paper.results.claims.channels import SMALL
+from rvsm.paper.results.claims.admm import SMALL
 from rvsm.paper.results.collections import Collection
 from rvsm.paper.results.printed import PAIRS
 from rvsm.paper.results.printed import label as name_of
@@ -31,9 +31,8 @@ def channels(collection: Collection) -> Figure | None:
         for axes, e in zip(drawn, shown, strict=True):
             for norms, line, tint in ((e.outcomes[0].norms_w, "-", "C0"), (e.outcomes[0].norms_u, "--", "C1")):
                 values = relative(norms)
-                places = [100 * (i + 1) / len(values) for i in range(len(values))]
-                kept = [(x, y) for x, y in zip(places, values, strict=True) if y > 0]
-                axes.plot([x for x, _ in kept], [y for _, y in kept], line, color=tint)
+                kept = [value for value in values if value > 0]  # they come first
+                axes.plot([100 * (i + 1) / len(values) for i in range(len(kept))], kept, line, color=tint)
             found = counts[e.name]
             axes.axhline(SMALL, color=ink, linewidth=0.8, linestyle=":")
             if found.zero:

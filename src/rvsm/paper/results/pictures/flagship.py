@@ -78,12 +78,8 @@ def _bars(axes: Axes, sparse: list[Configuration], speeds: dict[str, dict[int, f
         places = [place + (i - (len(BATCHES) - 1) / 2) * height for place, _ in found]
         axes.barh(places, [speed for _, speed in found], height=0.85 * height, color="C0")
         for place, (_, value) in zip(places, found, strict=True):
-            axes.annotate(
-                f"{value:.1f} × at batch {batch}",
-                *((value, place), (4, 0), "data", "offset points"),
-                va="center",
-                fontsize=8.5,
-            )
+            text, offset = f"{value:.1f} × at batch {batch}", (4, 0)
+            axes.annotate(text, (value, place), offset, textcoords="offset points", va="center", fontsize=8.5)
     axes.axvline(1, color=mpl.rcParams["text.color"], linewidth=0.9, linestyle=":")
     axes.set_xlim(0, 1.5 * max([1.0, *(speed for of in speeds.values() for speed in of.values())]))
     axes.set_xlabel("speed relative to the fastest dense engine, ×")

@@ -106,15 +106,7 @@ def _draw(axes: Axes, table: PaperTable, points: list[_Point]) -> None:
     for point in points:
         colour, form = point.mark
         if not point.broken:
-            axes.errorbar(
-                *point.ours,
-                yerr=point.spread,
-                fmt=form,
-                color=colour,
-                markersize=7,
-                capsize=3,
-                alpha=0.9,
-            )
+            axes.errorbar(*point.ours, yerr=point.spread, fmt=form, color=colour, markersize=7, capsize=3, alpha=0.9)
         if point.paper is not None:
             axes.plot(*point.paper, "o", color=colour, **hollow)
     handles = [

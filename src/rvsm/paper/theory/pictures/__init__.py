@@ -3,12 +3,10 @@
 from collections.abc import Callable
 
 from rvsm.pages import Figure
-from rvsm.paper.theory.pictures.convergence import descent, error_against_beta, rate
+from rvsm.paper.theory.pictures.convergence import descent, error_against_beta, rate, sparsity_against_error
 from rvsm.paper.theory.pictures.data import batches, finite_samples, second_layer
 from rvsm.paper.theory.pictures.hypotheses import beta_and_start, opposite, threshold
-from rvsm.paper.theory.pictures.outputs import sparsity_against_error
-from rvsm.paper.theory.pictures.portrait import phase_portrait
-from rvsm.paper.theory.pictures.two_paths import two_paths
+from rvsm.paper.theory.pictures.plane import phase_portrait, two_paths
 
 PICTURES: dict[str, list[Callable[[bool], Figure]]] = {
     "Descent": [phase_portrait],

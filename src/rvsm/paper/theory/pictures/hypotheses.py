@@ -10,6 +10,7 @@ from torch import Tensor
 from rvsm.pages import PALETTE, Figure
 from rvsm.paper.theory.outside_hypotheses import angle_map, start_at_pi, threshold_study
 from rvsm.paper.theory.pictures.convergence import LABELS, STYLES
+from rvsm.paper.theory.problems import PENALTIES
 
 
 def beta_and_start(quick: bool = False) -> Figure:
@@ -58,7 +59,7 @@ def threshold(quick: bool = False) -> Figure:
     def draw(canvas: Canvas) -> None:
         left, right = canvas.subplots(1, 2)
         for i, name in enumerate(LABELS):
-            p, colour, style, label = study.penalties.index(name), PALETTE[i], STYLES[name], LABELS[name]
+            p, colour, style, label = list(PENALTIES).index(name), PALETTE[i], STYLES[name], LABELS[name]
             left.semilogx(study.shares, 100 * study.sparsity[p], style, color=colour, label=label)
             right.semilogx(study.shares, study.error_w[p], style, color=colour, linewidth=2.2, label=f"w̄, {label}")
             right.semilogx(study.shares, study.error_u[p], style, color=colour, linewidth=0.9, label=f"ū, {label}")
@@ -102,8 +103,7 @@ def opposite(quick: bool = False) -> Figure:
         "start-at-pi",
         f"Starts ever closer to the opposite of w* (ℓ1, k = 4, d = 6, {runs} truths; a line is one of them, and some"
         " lie on each other). For most, thresholding pushes w off the axis and the time to turn does not depend on the"
-        " distance; where it does not push, the time grows as the logarithm, as at a saddle;"
-        f" {int(never.sum())} of {runs} never turn, because there thresholding holds w. From exactly π,"
-        f" {at_pi} of {runs} turn.",
+        f" distance; where it does not push, the time grows as the logarithm, as at a saddle; {int(never.sum())} of"
+        f" {runs} never turn, because there thresholding holds w. From exactly π, {at_pi} of {runs} turn.",
         draw,
     )

@@ -2,12 +2,12 @@
 
 import torch
 
-from rvsm.paper.theory.comparison import K, compared, sparsity_study
+from rvsm.paper.theory.comparison import K, compared, losses, sparsity_study
 from rvsm.paper.theory.network import loss, size
 from rvsm.paper.theory.problems import PENALTIES
 from rvsm.paper.theory.sweep import Sweep, column
 from rvsm.paper.theory.trajectory import MethodName
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 _METHODS: tuple[MethodName, ...] = ("rvsm", "admm", "exact-admm")
 
@@ -25,8 +25,7 @@ def multiplier(sweep: Sweep) -> Verdict:
         for i, name in enumerate(PENALTIES)
     )
     fewer = torch.cat([zeros["rvsm"] - zeros["admm"], zeros["rvsm"] - zeros["exact-admm"]])
-    return judge(
-        "admm-multiplier",
+    return Verdict(
         where="Section 3.3",
         claim="the Lagrange multiplier tends to reduce the sparsity of the limit of uᵗ",
         printed=check(fewer, tolerance=-0.1),  # a tenth of a zero at least: no difference must not pass
@@ -37,17 +36,16 @@ def multiplier(sweep: Sweep) -> Verdict:
 
 def gap(sweep: Sweep) -> Verdict:
     """Measure ‖w̄ − ū‖ at the limits of ℓ1, and the same in ADMM."""
-    open_by = torch.cat([size(part.w - part.u) / part.mu for part in sweep.proof if part.only("l1").all()])
+    open_by = column(sweep.proof, "gap", "l1") / column(sweep.proof, "mu", "l1")
     closed, _ = sweep.once(compared, "admm", **_size(sweep))
     left = size(closed.w[-1, 0] - closed.u[-1, 0]).max()
-    nothing = torch.cat([size(part.w - part.u) for part in sweep.proof if part.only("l0").all()])
-    return judge(
-        "gap",
+    nothing = column(sweep.proof, "gap", "l0")
+    return Verdict(
         where="Section 3.3",
         claim="without the multiplier there is a gap between wᵗ and uᵗ at the limit (ℓ1); the multiplier seeks to close"
         " it",
         printed=check(open_by, tolerance=-1e-3) & check(1 - left / 1e-3),
-        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {float(open_by.min()):.3f}·λ/β; ADMM's is ≤ {float(left):.0e};"
+        evidence=f"{len(open_by)} limits of ℓ1: ‖w̄−ū‖ ≥ {open_by.min():.3f}·λ/β; ADMM's is ≤ {left:.0e};"
         f" with ℓ0 there is none where no weight is small: {int((nothing < 1e-9).sum())} of {len(nothing)} limits",
     )
 
@@ -58,27 +56,25 @@ def performance(sweep: Sweep) -> Verdict:
     study = sparsity_study(shares, seeds=12 if sweep.quick else 40, steps=200 if sweep.quick else 300)
     u, masked, admm = study.loss
     same_lam = u / admm
-    zeros_u = torch.cat(list(study.loss_at_equal_sparsity("u", "admm").values()))
-    by_name = study.loss_at_equal_sparsity("u", "admm")
+    zeros_u = study.loss_at_equal_sparsity("u", "admm")
     zeros_masked = study.loss_at_equal_sparsity("masked", "admm")
 
-    def told(ratios: dict[str, torch.Tensor]) -> str:
-        return ", ".join(f"{name} {float(r.min()):.2f}–{float(r.max()):.2f}" for name, r in ratios.items())
+    def ranges(ratios: dict[str, torch.Tensor]) -> str:
+        return ", ".join(f"{name} {r.min():.2f}–{r.max():.2f}" for name, r in ratios.items())
 
     worst = int(same_lam[0].argmax())
-    return judge(
-        "admm-performance",
+    return Verdict(
         where="Section 3.3, “In short”",
         claim="RVSM greatly increases the sparsity of u while maintaining the same performance as ADMM (equal λ and β;"
         " f(u) at most twice ADMM's)",
         reading=True,
         printed=check(2 - same_lam),
         evidence=f"f(u) over ADMM's f(u), {len(shares)} values of λ: at equal λ"
-        f" {told(dict(zip(study.penalties, same_lam, strict=True)))}; at equal zeros {told(by_name)}, and with w on the"
-        f" support of u {told(zeros_masked)}",
+        f" {ranges(dict(zip(study.penalties, same_lam, strict=True)))}; at equal zeros {ranges(zeros_u)}, and with w on"
+        f" the support of u {ranges(zeros_masked)}",
         correction="at the same number of zeros, f(u) is at most twice ADMM's, and w on the support of u has a smaller"
         " f than ADMM's u",
-        corrected=check(2 - zeros_u) & check(1 - torch.cat(list(zeros_masked.values()))),
+        corrected=check(2 - torch.cat(list(zeros_u.values()))) & check(1 - torch.cat(list(zeros_masked.values()))),
         counterexample={
             "penalty": "l1", "d": 20, "k": K, "λ/β·√d": shares[worst],
             "zeros of u": float(study.sparsity[0, 0, worst]), "zeros of ADMM's u": float(study.sparsity[2, 0, worst]),
@@ -91,28 +87,21 @@ def loss_of_u(sweep: Sweep) -> Verdict:
     """Compare f(ū), f(w̄) and f of w̄ masked by the support of ū; the last on all limits of the sweep."""
     path, truth = sweep.once(compared, "rvsm", **_size(sweep))
     w, u, f = path.w[-1], path.u[-1], path.loss[-1]
-    copies = truth.expand_as(w).flatten(0, 1)
-    of_u = loss(u.flatten(0, 1), copies, k=K).view_as(f)
-    of_masked = loss(torch.where(u == 0, 0.0, w).flatten(0, 1), copies, k=K).view_as(f)
+    of_u, of_masked = losses(u, truth), losses(torch.where(u == 0, 0.0, w), truth)
     ratio = (of_u / f).median(dim=-1).values
     shown = ", ".join(f"{name} {ratio[i]:.0f}" for i, name in enumerate(PENALTIES))
     gain = (of_u / of_masked).median(dim=-1).values
-    swept = torch.cat(
-        [
-            loss(part.u, part.truth, k=part.k) - loss(torch.where(part.u == 0, 0.0, part.w), part.truth, k=part.k)
-            for part in sweep.proof
-        ]
-    )
+    each = [(part, torch.where(part.u == 0, 0.0, part.w)) for part in sweep.proof]
+    swept = torch.cat([loss(p.u, p.truth, k=p.k) - loss(masked, p.truth, k=p.k) for p, masked in each])
     shrunk = column(sweep.proof, "k", "l1", "tl1")
-    return judge(
-        "loss-of-u",
+    return Verdict(
         where="Section 3.3",
         claim="f(wᵗ) and f(uᵗ) behave very similarly (claimed for deep networks; tested here on the paper's network)",
         reading=True,
         printed=check(2 - ratio),
         evidence=f"median f(ū)/f(w̄), 5 large and 15 small entries: {shown}; w̄ masked by supp(ū) has f smaller than"
         f" ū's by a factor of {gain[0]:.1f} (ℓ1) and {gain[2]:.1f} (Tℓ1), and the same for ℓ0; in all {len(swept)}"
-        f" limits of the sweep ({len(shrunk)} of ℓ1 and Tℓ1) f(ū) − f(masked w̄) ≥ {float(swept.min()):.0e}",
+        f" limits of the sweep ({len(shrunk)} of ℓ1 and Tℓ1) f(ū) − f(masked w̄) ≥ {swept.min():.0e}",
         correction="f of the masked w̄ is never larger than f(ū): give it as an output too, and report both",
         corrected=check(of_u - of_masked, tolerance=1e-15) & check(swept, tolerance=1e-15),
         counterexample={

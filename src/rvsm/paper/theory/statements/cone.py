@@ -1,5 +1,6 @@
 """The first half of the proof of Theorem 1: the angle stays in the cone of the start, if β is small."""
 
+from itertools import product
 from math import pi, sqrt
 
 import torch
@@ -9,7 +10,7 @@ from rvsm.paper.theory.counterexamples import first_turn
 from rvsm.paper.theory.network import angle, coefficients, size
 from rvsm.paper.theory.problems import PENALTIES
 from rvsm.paper.theory.sweep import Runs, Sweep, column
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 from rvsm.penalties import L1
 
 
@@ -23,14 +24,12 @@ def cone(sweep: Sweep) -> Verdict:
         along = (a - (part.k / pi * part.theta_start.sin() + b) / size(part.start)) / part.k**2
         coefficient.append(1 - part.eta * (part.beta + along))
     least = torch.cat(coefficient).min()
-    return judge(
-        "cone",
+    return Verdict(
         where="Proof of Theorem 1, first sentence",
         claim="if θ⁰ ≤ π−δ then θᵗ ≤ π−δ for all t; w¹ = Cw⁰ + η((π−θ⁰)/(kπ))w* + ηβu¹ with C > 0",
         printed=check(-over, tolerance=1e-9) & check(-long, tolerance=1e-9) & check(least),
-        evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 up to 10‖w*‖ (for ℓ0"
-        f" and Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {float(torch.cat([over, long]).max()):.0e}; C ≥"
-        f" {float(least):.3f}",
+        evidence=f"{len(over)} runs of all penalties with ‖w⁰‖ ≤ 2‖w*‖, and {len(long)} of ℓ1 up to 10‖w*‖ (for ℓ0 and"
+        f" Tℓ1 see corollary-1.2): θᵗ − (π−δ) ≤ {torch.cat([over, long]).max():.0e}; C ≥ {least:.3f}",
     )
 
 
@@ -54,14 +53,13 @@ def norm_of_u(sweep: Sweep) -> Verdict:
         if part.only("l1").all():
             longest = max(longest, float(size(u).max()))
     slack, bound = torch.cat(need), torch.cat(least)
-    return judge(
-        "norm-of-u",
+    return Verdict(
         where="Proof of Theorem 1: “since ‖u¹‖ ≤ 1”",
         claim="‖u¹‖ ≤ 1 = ‖w*‖",
         printed=check(1 - long) & check(1 - longest),
         evidence=f"nothing in the hypotheses bounds ‖w⁰‖: with ℓ1 w⁰ = 3w* = (2.4, 1.8) has ‖u¹‖ = {long:.2f}, and"
         f" one of the sweep, ‖w⁰‖ ≤ 10, has {longest:.2f}; but the proof needs only ‖u¹‖sin θ(u¹,w⁰) ≤ 1, and that"
-        f" holds for all {len(slack)} starts of the sweep (slack ≥ {float(slack.min()):.3f})",
+        f" holds for all {len(slack)} starts of the sweep (slack ≥ {slack.min():.3f})",
         correction="‖u¹‖sin θ(u¹,w⁰) ≤ min(‖w⁰‖/2, √d·t), so ‖w⁰‖ ≤ 2‖w*‖ or √d·t ≤ ‖w*‖ is enough for the proof's"
         " inequality; the latter is (iii) for ℓ1, which may start anywhere in the cone",
         corrected=check(slack) & check(bound, tolerance=1e-12),
@@ -71,9 +69,11 @@ def norm_of_u(sweep: Sweep) -> Verdict:
 
 def beta_bound_sharp(sweep: Sweep) -> Verdict:
     """Find by bisection the multiple of the bound at which the angle begins to rise in the worst case."""
+    dimensions, margins = (2, 10, 60), (0.3, 1.0, 1.5)
+    cases = list(zip(dimensions, margins, strict=True) if sweep.quick else product(dimensions, margins))
     critical, norms = [], []
     for norm in (0.5, 1.0, 1.4, 2.0):
-        for d, delta in ((2, 0.3), (10, 1.0), (60, 1.5)) if sweep.quick else _CASES:
+        for d, delta in cases:
             low, high = 0.1, 8.0
             for _ in range(12 if sweep.quick else 20):
                 middle = (low + high) / 2
@@ -85,14 +85,13 @@ def beta_bound_sharp(sweep: Sweep) -> Verdict:
     factor = multiple * length
     assumed = length / sqrt(2) <= 1  # half of the entries survive: ‖u¹‖ = ‖w⁰‖/√2
     below, above = first_turn(1.9), first_turn(2.1)
-    return judge(
-        "beta-bound",
+    return Verdict(
         where="Proof of Theorem 1, worst case",
         claim="β ≤ δ sin δ/(kπ) is sufficient for θ¹ ≤ θ⁰ = π−δ, where ‖u¹‖ ≤ ‖w*‖ as the proof assumes (for longer"
         " starts see corollary-1.2)",
         printed=check(multiple[assumed] - 1) & check(1 - (factor - 2).abs() / 0.01),
         evidence=f"ℓ0, half of the entries just above the threshold, {len(factor)} (‖w⁰‖, d, δ), ‖w⁰‖ from .5 to 2: θ"
-        f" begins to rise at {float(factor.min()):.3f}–{float(factor.max()):.3f} times ‖w*‖/‖w⁰‖ times the bound;"
+        f" begins to rise at {factor.min():.3f}–{factor.max():.3f} times ‖w*‖/‖w⁰‖ times the bound;"
         f" θ¹−θ⁰ = {below:.1e} at 1.9×, {above:.1e} at 2.1× for ‖w⁰‖ = 1: there the bound could be doubled, and no"
         " more; at ‖w⁰‖ = 2‖w*‖ it is exact",
     )
@@ -112,17 +111,13 @@ def thresholding_angle(sweep: Sweep) -> Verdict:
                 slack += [0.5 - size(u) * angle(v, u).sin() / size(v) for v, u in pairs]
                 turned += [angle(v, u) for v, u in pairs]
     everything, widest = torch.cat(slack), torch.cat(turned).max()
-    return judge(
-        "thresholding-angle",
+    return Verdict(
         where="Proof of Theorem 1, worst case (sharpened)",
         claim="θ(u,w) ≤ π/2; sharper, ‖u‖sin θ(u,w) ≤ ‖w‖/2, for every thresholding with 0 ≤ u_i/w_i ≤ 1",
         printed=check(everything, tolerance=1e-12) & check(pi / 2 - widest),
-        evidence=f"{len(everything)} vectors with u ≠ 0: (‖w‖/2 − ‖u‖sin θ)/‖w‖ ≥ {float(everything.min()):.1e},"
-        f" reached by ℓ0 with half of the entries just above the threshold; θ(u,w) ≤ {float(widest):.3f}",
+        evidence=f"{len(everything)} vectors with u ≠ 0: (‖w‖/2 − ‖u‖sin θ)/‖w‖ ≥ {everything.min():.1e},"
+        f" reached by ℓ0 with half of the entries just above the threshold; θ(u,w) ≤ {widest:.3f}",
     )
-
-
-_CASES = tuple((d, delta) for d in (2, 10, 60) for delta in (0.3, 1.0, 1.5))
 
 
 def _turned(w: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:

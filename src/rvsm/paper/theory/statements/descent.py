@@ -1,16 +1,16 @@
 """Lemma 6: the descent of the Lagrangian, in both orders."""
 
+from itertools import product
+
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory import network as net
-from rvsm.paper.theory.counterexamples import short_step, two_cycle
-from rvsm.paper.theory.problems import PENALTIES, truths
+from rvsm.paper.theory.counterexamples import TWO_CYCLE, short_step, two_cycle
+from rvsm.paper.theory.problems import PENALTIES, standard, truths
 from rvsm.paper.theory.simulate import simulate
 from rvsm.paper.theory.sweep import Sweep, column
-from rvsm.paper.theory.trajectory import Setting
-from rvsm.paper.theory.verdict import Verdict, check, judge
-from rvsm.penalties import L1, TransformedL1
+from rvsm.paper.theory.verdict import Verdict, check
+from rvsm.penalties import TransformedL1
 
 ROUNDING = 1e-13
 """How much a Lagrangian of order 1 may rise by rounding."""
@@ -19,62 +19,56 @@ ROUNDING = 1e-13
 def descent(sweep: Sweep) -> Verdict:
     """Look for a rise of the Lagrangian in the sweep, whose step 1/(β+L⁺) is the largest of the lemma's."""
     rise = column(sweep.proof, "lagrangian_rise")
-    return judge(
-        "descent",
+    return Verdict(
         where="Lemma 6, proof's order",
         claim="ℒ(wᵗ⁺¹,uᵗ⁺¹) ≤ ℒ(wᵗ,uᵗ) for η ≤ 1/(β+L)",
         printed=check(ROUNDING - rise),
-        evidence=f"{len(rise)} runs of ℓ1, ℓ0, Tℓ1 at η = 1/(β+L⁺): largest rise {float(rise.max()):.1e}",
+        evidence=f"{len(rise)} runs of ℓ1, ℓ0, Tℓ1 at η = 1/(β+L⁺): largest rise {rise.max():.1e}",
     )
 
 
 def descent_amount(sweep: Sweep) -> Verdict:
     """Compare the fall of the Lagrangian in every step of the sweep with what the proof promises."""
     excess = column(sweep.proof, "descent")
-    return judge(
-        "descent-amount",
+    return Verdict(
         where="Proof of Lemma 6, display",
         claim="ℒ(wᵗ⁺¹,u)−ℒ(wᵗ,u) ≤ (L/2+β/2−1/η)‖wᵗ⁺¹−wᵗ‖², u = uᵗ⁺¹ the thresholding of wᵗ",
         printed=check(ROUNDING - excess),
         evidence=f"{len(excess)} runs, all steps, with L = L⁺ and the next u, for which ℒ is smaller still: the left"
-        f" side exceeds the right by ≤ {float(excess.max()):.1e}",
+        f" side exceeds the right by ≤ {excess.max():.1e}",
     )
 
 
 def descent_step(sweep: Sweep) -> Verdict:
     """Run at 2/(β+L⁺), and just above it."""
     rises = {factor: _rise_at(factor, sweep) for factor in (2.0, 2.02)}
-    return judge(
-        "descent-step",
+    return Verdict(
         where="Proof of Lemma 6, last line",
         claim="η ≤ 2/(β+L) suffices for descent (proof's order)",
         printed=check(ROUNDING - rises[2.0]),
-        evidence=f"{len(rises[2.0])} runs: largest rise {float(rises[2.0].max()):.1e} at η = 2/(β+L⁺), and"
-        f" {float(rises[2.02].max()):.1e} at 1.01 times that: the step is sharp",
+        evidence=f"{len(rises[2.0])} runs: largest rise {rises[2.0].max():.1e} at η = 2/(β+L⁺), and"
+        f" {rises[2.02].max():.1e} at 1.01 times that: the step is sharp",
     )
 
 
 def descent_printed_l1(sweep: Sweep) -> Verdict:
     """Run ℓ1 in the printed order at the printed proof's step, and at the corrected one."""
-    k, beta = 2, 0.13
-    high = float(net.curvature(k))
     truth = torch.full((2,), 0.5**0.5, dtype=torch.float64)
-    setting = Setting(L1(lam=0.2 * beta), k=k, beta=beta, eta=2 / (beta + high))
+    setting = standard("l1", k=2, beta=0.13, mu=0.2, step=2.0)
     path = simulate(setting, truth, 1.2 * truth, steps=20, order="printed")
     rise = path.lagrangian.diff(dim=0).amax()
     allowed = column(sweep.printed_l1, "lagrangian_rise")
-    return judge(
-        "descent-printed-l1",
+    return Verdict(
         where="Proof of Lemma 6, last line, printed order, ℓ1",
         claim="η ≤ 2/(β+L) suffices for descent (Algorithm 1 as printed)",
         printed=check(ROUNDING - rise),
-        evidence=f"at η = 2/(β+L⁺) ℒ rises by {float(rise):.3f} within 20 steps; at η = 1/(β+L⁺/2) the largest rise of"
-        f" {len(allowed)} runs is {float(allowed.max()):.1e}",
+        evidence=f"at η = 2/(β+L⁺) ℒ rises by {rise:.3f} within 20 steps; at η = 1/(β+L⁺/2) the largest rise of"
+        f" {len(allowed)} runs is {allowed.max():.1e}",
         correction="in the printed order ℓ1 needs η ≤ 1/(β+L⁺/2), which the lemma's own η ≤ 1/(β+L) meets",
         corrected=check(ROUNDING - allowed),
         mends=True,
         counterexample={
-            "order": "printed", "penalty": "l1", "k": k, "beta": beta, "mu": 0.2, "eta": setting.eta,
+            "order": "printed", "penalty": "l1", "k": 2, "beta": 0.13, "mu": 0.2, "eta": setting.eta,
             "truth": truth.tolist(), "start": (1.2 * truth).tolist(),
             "lagrangian": [float(x) for x in path.lagrangian[:6, 0, 0]],
         },
@@ -92,33 +86,26 @@ def descent_printed_l0(sweep: Sweep) -> Verdict:
     proof = column(sweep.proof, "lagrangian_rise", "l0", "tl1")
     short = short_step().lagrangian.diff(dim=0).amax()
     w = cases["l0"].w[-2:, 0, 0]
-    return judge(
-        "descent-printed-l0",
+    return Verdict(
         where="Lemma 6, printed order, ℓ0 and Tℓ1",
         claim="ℒ(wᵗ⁺¹,uᵗ⁺¹) ≤ ℒ(wᵗ,uᵗ) for η ≤ 1/(β+L) (Algorithm 1 as printed, Corollary 1.2's penalties)",
         printed=check(ROUNDING - torch.stack([*rises.values(), short])),
-        evidence=f"after 500 steps ℒ still rises by {float(rises['l0']):.1e} in every second step (ℓ0) and by"
-        f" {float(rises['tl1']):.1e} (Tℓ1, a = .1); at η = 1/(β+4), the longest step that Lemma 4 allows, by"
-        f" {float(short):.1e} in one step (ℓ0); {int((swept > ROUNDING).sum())} of {len(swept)} printed ℓ0 runs of"
+        evidence=f"after 500 steps ℒ still rises by {rises['l0']:.1e} in every second step (ℓ0) and by"
+        f" {rises['tl1']:.1e} (Tℓ1, a = .1); at η = 1/(β+4), the longest step that Lemma 4 allows, by"
+        f" {short:.1e} in one step (ℓ0); {int((swept > ROUNDING).sum())} of {len(swept)} printed ℓ0 runs of"
         f" the sweep have a rise, none of {len(proof)} in the proof's order",
         correction="use the proof's order: threshold the present w",
         corrected=check(ROUNDING - proof),
-        counterexample={
-            "order": "printed", "penalty": "l0", "d": 2, "k": 4, "beta": 0.066, "mu": 0.36, "eta": 1.8, "delta": 1.0,
-            "truth": "(cos 1.2, sin 1.2)", "start": "(cos 2.5, sin 2.5)", "alternates": w.tolist(),
-        },
-    )  # fmt: skip
+        counterexample=TWO_CYCLE | {"alternates": w.tolist()},
+    )
 
 
 def _rise_at(factor: float, sweep: Sweep) -> Tensor:
     """Return the largest rise of ℒ in each of some runs with the step factor/(β+L⁺)."""
     generator = torch.Generator().manual_seed(5)
-    settings = []
-    for make in PENALTIES.values():
-        for k in (2, 4, 12):
-            for mu in (0.1, 2.0):  # the larger one empties u, where the curvature is β + L⁺ exactly
-                beta = 0.25 / k
-                settings.append(Setting(make(mu * beta), k=k, beta=beta, eta=factor / (beta + float(net.curvature(k)))))
+    # The larger μ empties u, where the curvature is β + L⁺ exactly.
+    each = product(PENALTIES, (2, 4, 12), (0.1, 2.0))
+    settings = [standard(name, k=k, beta=0.25 / k, mu=mu, step=factor) for name, k, mu in each]
     truth = truths(8 if sweep.quick else 40, 4, generator)
     start = truth + 0.7 * torch.randn(truth.shape, generator=generator, dtype=torch.float64)
     path = simulate(settings, truth, start, steps=60, empty_ok=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 from rvsm.paper.theory import network as net
 from rvsm.paper.theory.problems import starts
 from rvsm.paper.theory.sweep import Sweep
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 _TRUTH = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64)
 
@@ -20,7 +20,7 @@ def differentiable(sweep: Sweep) -> Verdict:
     theta = torch.rand(count, generator=generator, dtype=torch.float64) * pi
     theta[: count // 3] = torch.where(torch.arange(count // 3) % 2 == 0, 0.0, pi).double()
     norm = 10 ** (4 * torch.rand(count, generator=generator, dtype=torch.float64) - 3)
-    w = starts(_TRUTH.expand(count, -1), theta, norm, generator)
+    w = starts(_TRUTH.expand(count, -1), theta, generator, norm=norm)
     around = net.unit(torch.randn(count, 3, generator=generator, dtype=torch.float64))
     rest, kink = [], []
     for k in (1, 2, 12):
@@ -36,15 +36,13 @@ def differentiable(sweep: Sweep) -> Verdict:
         # If f were differentiable at 0, the slopes ahead and behind would cancel in every direction.
         kink.append(((ahead + behind - 2 * net.loss(0 * _TRUTH, _TRUTH, k=k)) / 1e-6).abs().max())
     remainder, corner = torch.cat(rest).max(), torch.stack(kink).min()
-    return judge(
-        "differentiable",
+    return Verdict(
         where="Lemma 3, 1",
         claim="f is differentiable if and only if w ≠ 0",
         printed=check(1 - remainder) & check(corner, tolerance=-1e-3),
         evidence=f"{3 * count} points with ‖w‖ from 0.001 to 10, a third of them on the axis of w*, k = 1, 2, 12: f"
-        f" minus its tangent plane is ≤ {float(remainder):.2f}·(curvature + 1/‖w‖)·step² for steps of a tenth to a"
-        f" thousandth of ‖w‖; at 0 the slopes ahead and behind, which would cancel, sum to {float(corner):.3f} or more"
-        " in some direction",
+        f" minus its tangent plane is ≤ {remainder:.2f}·(curvature + 1/‖w‖)·step² for steps of a tenth to a thousandth"
+        f" of ‖w‖; at 0 the slopes ahead and behind, which would cancel, sum to {corner:.3f} or more in some direction",
     )
 
 
@@ -58,8 +56,7 @@ def gradient(sweep: Sweep) -> Verdict:
         k = torch.randint(1, 20, (cases,), generator=generator).double()
         (expected,) = torch.autograd.grad(net.loss(w, truth, k=k).sum(), w)
         worst = max(worst, float((net.gradient(w.detach(), truth, k=k) - expected).norm(dim=-1).max()))
-    return judge(
-        "gradient",
+    return Verdict(
         where="Lemma 3, eq. (13), gradient",
         claim="∇f(w) = (1/k²)[(k + (k²−k)/π − (k/π)(‖w*‖/‖w‖)sin θ − ((k²−k)/π)‖w*‖/‖w‖)w − (k/π)(π−θ)w*]",
         printed=check(1 - worst / 1e-12),
@@ -70,6 +67,7 @@ def gradient(sweep: Sweep) -> Verdict:
 def critical_points(sweep: Sweep) -> Verdict:
     """Look at f and ∇f around the three points; then exclude all others, off the axis of w* and on it."""
     slack, flat, degenerate, patches = [], 0.0, 0.0, (2, 3, 4, 12, 64)
+    around = net.unit(torch.randn(512, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64))
     for k in patches:
         points = net.critical_points(_TRUTH, k=k)
         assert points.saddle is not None
@@ -78,15 +76,13 @@ def critical_points(sweep: Sweep) -> Verdict:
         curved = net.hessian_eigenvalues(both, _TRUTH, k=k)
         degenerate = max(degenerate, float(curved[1, 1:].abs().max()))
         # Near 0 and in every direction f falls at a positive rate; at w* it rises; at the saddle it does both.
-        around = _sphere(512)
         slack.append((net.loss(0 * _TRUTH, _TRUTH, k=k) - net.loss(1e-4 * around, _TRUTH, k=k)).min())
         slack.append(curved[0].min())
         saddle = net.loss(points.saddle + 0.1 * around, _TRUTH, k=k) - net.loss(points.saddle, _TRUTH, k=k)
         slack += [saddle.max(), -saddle.min(), net.loss(points.saddle, _TRUTH, k=k)]
     across, gap = _off_axis(patches)
     place = max(_misplaced(k) for k in patches)
-    return judge(
-        "critical-points",
+    return Verdict(
         where="Lemma 3, 2 (k > 1)",
         claim="for k > 1 f has a local maximum at 0, a unique global minimum at w* and a degenerate saddle at"
         " −(k²−k)/(k²+(π−1)k)·w*",
@@ -111,8 +107,7 @@ def critical_points_of_one_patch(sweep: Sweep) -> Verdict:
     ahead, behind = _roots_on_axis(1)
     only = len(ahead) == 1 and not behind and abs(ahead[0] - 1) < 1e-9
     lowest = float(net.hessian_eigenvalues(_TRUTH.unsqueeze(0), _TRUTH, k=1).min())
-    return judge(
-        "critical-points-k1",
+    return Verdict(
         where="Lemma 3, 2 (k = 1)",
         claim="for k = 1, w = 0 is not a local maximum and w* is the only differentiable critical point",
         printed=check(torch.tensor([up, down, across, lowest])) & check(1 - gap / 1e-9) & check(1.0 if only else -1.0),
@@ -169,8 +164,3 @@ def _roots_on_axis(k: int) -> tuple[list[float], list[float]]:
             low, high = torch.where(left, middle, low), torch.where(left, high, middle)
         found.append(((low + high) / 2).tolist())
     return found[0], found[1]
-
-
-def _sphere(count: int) -> Tensor:
-    v = torch.randn(count, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
-    return net.unit(v)

@@ -5,12 +5,12 @@ from math import pi, sqrt
 import torch
 from torch import Tensor
 
-from rvsm.paper.theory.bounds import beta_bound, threshold_limit
+from rvsm.paper.theory.bounds import threshold_limit
 from rvsm.paper.theory.counterexamples import all_entries_below_threshold, equal_entries
 from rvsm.paper.theory.network import angle, coefficients, gradient, size
 from rvsm.paper.theory.statements.theorem import CONVERGED
 from rvsm.paper.theory.sweep import Runs, Sweep, column
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 THRESHOLD_CONDITION = "√d·t < ‖w*‖·A/(A+βk²)"
 """What makes sure that ū is not empty; `threshold_limit` computes it."""
@@ -28,13 +28,12 @@ def equilibrium(sweep: Sweep) -> Verdict:
         known = part.theta > 1e-4
         outside.append((size(part.u - inside.squeeze(-1)) * part.beta)[known])
     gap, off = torch.cat(turned).max(), torch.cat(outside).max()
-    return judge(
-        "equilibrium",
+    return Verdict(
         where="Proof of Theorem 1, equilibrium and parallel conditions",
         claim="c₂w* + βū is parallel to w̄ at the limit, c₂ = (π−θ)/(kπ); so w̄, ū and w* are co-planar",
         printed=check(1 - gap / CONVERGED) & check(1 - off / CONVERGED),
-        evidence=f"{sum(map(len, turned))} limits: angle between the two ≤ {float(gap):.1e}; β times the part of ū"
-        f" across the plane of w̄ and w* ≤ {float(off):.1e}",
+        evidence=f"{sum(map(len, turned))} limits: angle between the two ≤ {gap:.1e}; β times the part of ū"
+        f" across the plane of w̄ and w* ≤ {off:.1e}",
     )
 
 
@@ -46,25 +45,18 @@ def no_attraction(sweep: Sweep) -> Verdict:
     runs = sweep.proof
     k, delta = column(runs, "k"), column(runs, "delta")
     slack = (pi - column(runs, "theta")) / (k * pi) - delta / (k * pi)
-    return judge(
-        "c2-at-zero",
+    return Verdict(
         where="Proof of Theorem 1: “c₂ = 0 when θ(w̄,w*) = π or 0”",
         claim="c₂ = (π−θ)/(kπ) vanishes at θ = 0; so c₂ > 0 only almost surely",
         printed=check(1e-9 - at_zero),
         evidence=f"c₂(0) = 1/k: w* = (1,1,1,1)/2, k = 2, has a limit at θ̄ = {theta:.0e} with c₂ = {at_zero:.3f}; c₂ −"
-        f" δ/(kπ) ≥ {float(slack.min()):.4f} in {len(slack)} limits",
+        f" δ/(kπ) ≥ {slack.min():.4f} in {len(slack)} limits",
         correction="c₂ vanishes at θ = π only, so θ̄ ≤ π−δ gives c₂ ≥ δ/(kπ) > 0 always, for every w*",
         corrected=check(slack),
         counterexample={
-            "penalty": "l1",
-            "d": 4,
-            "k": 2,
-            "beta": 0.1,
-            "truth": [0.5] * 4,
-            "theta": theta,
-            "c2": at_zero,
+            "penalty": "l1", "d": 4, "k": 2, "beta": 0.1, "truth": [0.5] * 4, "theta": theta, "c2": at_zero,
         },
-    )
+    )  # fmt: skip
 
 
 def parallel_limit(sweep: Sweep) -> Verdict:
@@ -75,16 +67,15 @@ def parallel_limit(sweep: Sweep) -> Verdict:
     gaps = []
     for part in sweep.proof:
         a, _ = coefficients(part.k)
-        shorter = part.k**2 / a * part.beta * size(part.w - part.u)
-        gaps.append((size(part.w - part.truth) - shorter).abs()[part.theta < CONVERGED])
+        shorter = part.k**2 / a * part.beta * part.gap
+        gaps.append((part.error - shorter).abs()[part.theta < CONVERGED])
     gap = torch.cat(gaps)
-    return judge(
-        "parallel-limit",
+    return Verdict(
         where="Proof of Theorem 1: “θ(w̄,w*) = 0. Thus, w̄ = w*”",
         claim="θ(w̄,w*) = 0 implies w̄ = w*",
         printed=check(CONVERGED - error),
         evidence=f"w* = (1,1,1,1)/2, k = 2: θ̄ = {theta:.0e} but ‖w̄−w*‖ = {error:.6f}; in {len(gap)} limits of"
-        f" the sweep with θ̄ = 0 ‖w̄−w*‖ and β‖w̄−ū‖/L⁺ differ by ≤ {float(gap.max()):.0e}",
+        f" the sweep with θ̄ = 0 ‖w̄−w*‖ and β‖w̄−ū‖/L⁺ differ by ≤ {gap.max():.0e}",
         correction="it implies w̄ = (1 − β‖w̄−ū‖/L⁺)w*: parallel, but shorter, unless ū = w̄",
         corrected=check(1 - gap / CONVERGED),
         counterexample={
@@ -103,12 +94,11 @@ def sine_relation(sweep: Sweep) -> Verdict:
         theta, k, beta = part.theta[some], part.k[some], part.beta[some]
         gaps.append((pi - theta) / (k * pi) * theta.sin() - beta * part.u[some].norm(dim=-1) * gamma.sin())
     gap = torch.cat(gaps).abs()
-    return judge(
-        "sine-relation",
+    return Verdict(
         where="Proof of Theorem 1",
         claim="(π−θ)/(kπ)·sin θ = β‖ū‖sin γ at the limit, γ = θ(w̄,ū)",
         printed=check(1 - gap / CONVERGED),
-        evidence=f"{len(gap)} limits with ū ≠ 0: the two sides differ by ≤ {float(gap.max()):.1e}",
+        evidence=f"{len(gap)} limits with ū ≠ 0: the two sides differ by ≤ {gap.max():.1e}",
     )
 
 
@@ -121,31 +111,26 @@ def sine_gives_angle(sweep: Sweep) -> Verdict:
     slack = (delta - theta)[meets]
     # Only where the start is the larger of the two angles does the inequality have work to do.
     excluded = int(((theta >= delta) & ~meets).sum())
-    return judge(
-        "sine-gives-angle",
+    return Verdict(
         where="Proof of Theorem 1: “This implies θ < δ”",
         claim="((π−θ)/(kπ))sin θ < (δ/(kπ))sin δ implies θ < δ, for θ ≤ π−δ",
         printed=check(slack) & check(float(excluded) - 1),
-        evidence=f"{slack.numel()} pairs (δ, θ) of a grid meet the inequality: δ − θ ≥ {float(slack.min()):.1e}; the"
+        evidence=f"{slack.numel()} pairs (δ, θ) of a grid meet the inequality: δ − θ ≥ {slack.min():.1e}; the"
         f" {excluded} with θ ≥ δ do not meet it",
     )
 
 
 def limit_gradient(sweep: Sweep) -> Verdict:
     """Measure ∇f at the limits."""
-    share, gap = [], []
-    for part in sweep.proof:
-        bound = torch.tensor([beta_bound(k=float(k), delta=float(d)) for k, d in zip(part.k, part.delta, strict=True)])
-        share.append(size(gradient(part.w, part.truth, k=part.k)) / bound)
-        gap.append(size(part.w - part.u))
-    of_bound, width = torch.cat(share), torch.cat(gap)
-    return judge(
-        "limit-gradient",
+    slope = torch.cat([size(gradient(part.w, part.truth, k=part.k)) for part in sweep.proof])
+    k, delta, width = (column(sweep.proof, name) for name in ("k", "delta", "gap"))
+    of_bound = slope * k * pi / (delta * delta.sin())
+    return Verdict(
         where="Proof of Theorem 1, before the last display",
         claim="‖β(w̄−ū)‖ < β, so ‖∇f(w̄)‖ ≤ δ sin δ/(kπ)",
         printed=check(1 - of_bound) & check(1 - width),
-        evidence=f"{len(width)} limits of all penalties: ‖w̄−ū‖ ≤ {float(width.max()):.4f}, ‖∇f(w̄)‖ ≤"
-        f" {float(of_bound.max()):.4f}·δ sin δ/(kπ)",
+        evidence=f"{len(width)} limits of all penalties: ‖w̄−ū‖ ≤ {width.max():.4f}, ‖∇f(w̄)‖ ≤"
+        f" {of_bound.max():.4f}·δ sin δ/(kπ)",
     )
 
 
@@ -162,19 +147,17 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
     constant = error / promised
     a, _ = coefficients(k)
     predicted = float(k**2 * (0.5 / sqrt(d) * beta) * sqrt(d) / a)
-    runs = sweep.proof
-    ratio = torch.cat([_error_over_gap(part) for part in runs])
-    return judge(
-        "error-sin-gamma",
+    errors_swept, bounds = column(sweep.proof, "error"), column(sweep.proof, "error_bound")
+    ratio = torch.where(errors_swept < CONVERGED, 0.0, errors_swept / bounds)  # where both vanish, 0
+    return Verdict(
         where="Proof of Theorem 1, last display",
         claim="‖w̄−w*‖ = O(kβ sin γ)",
         # For each w* but those of equal entries there is a constant; for all of them there is none.
         printed=check(100 * promised - error),
-        evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A ="
-        f" {predicted:.6f}), all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f},"
-        f" {gamma[2]:.4f}, {gamma[3]:.4f} and the error is {constant[1]:.0f}, {constant[2]:.0f},"
-        f" {constant[3]:.1f} times kβ sin γ: no constant does for all w*; in {len(ratio)} limits ‖w̄−w*‖ ≤"
-        f" {float(ratio.max()):.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
+        evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A = {predicted:.6f}),"
+        f" all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f}, {gamma[2]:.4f},"
+        f" {gamma[3]:.4f} and the error is {constant[1]:.0f}, {constant[2]:.0f}, {constant[3]:.1f} times kβ sin γ: no"
+        f" constant does for all w*; in {len(ratio)} limits ‖w̄−w*‖ ≤ {ratio.max():.4f}·(π/(π−θ̄))kβ‖w̄−ū‖",
         correction="‖w̄−w*‖ ≤ (π/(π−θ̄))·kβ‖w̄−ū‖ for every w*, radial and angular error together",
         corrected=check(1 - ratio, tolerance=1e-6),
         counterexample={
@@ -189,21 +172,16 @@ def not_all_small(sweep: Sweep) -> Verdict:
     path = all_entries_below_threshold()
     w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
     mu = path.settings[0].mu
-    below, cases = [], 0
-    for part in sweep.proof:
-        met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)
-        below.append((part.w.abs().amax(dim=-1) - part.threshold)[met])
-        cases += int(met.sum())
-    return judge(
-        "not-all-small",
+    slack = above_threshold(sweep.proof)
+    return Verdict(
         where="Proof of Theorem 1: “The latter case is not possible when λ/β < 1/√d”",
         claim="all |w̄_i| < λ/β is impossible if λ/β < 1/√d",
         printed=check(w.abs().max() - mu),
         evidence=f"μ = {mu:.4f} < 1/√2, yet w̄ = ({w[0]:.4f}, {w[1]:.4f}) and ū has {int(u.count_nonzero())} non-zeros;"
-        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {float(torch.cat(below).min()):.1e} in all"
-        f" {cases} limits that meet it",
+        f" with the corrected condition max|w̄_i| exceeds the threshold by ≥ {slack.min():.1e} in all"
+        f" {len(slack)} limits that meet it",
         correction=f"it is impossible if {THRESHOLD_CONDITION}, t the penalty's threshold (ℓ1: λ/β)",
-        corrected=check(torch.cat(below)),
+        corrected=check(slack),
         counterexample={
             "penalty": "l1", "d": 2, "k": 2, "beta": path.settings[0].beta, "mu": mu, "delta": 1.0,
             "truth": [sqrt(0.5)] * 2, "start": [1.0, 0.2], "w": w.tolist(), "u": u.tolist(),
@@ -211,8 +189,11 @@ def not_all_small(sweep: Sweep) -> Verdict:
     )  # fmt: skip
 
 
-def _error_over_gap(part: Runs) -> Tensor:
-    """Return ‖w̄ − w*‖ over (π/(π−θ̄))·kβ‖w̄ − ū‖; where both vanish, 0."""
-    error = (part.w - part.truth).norm(dim=-1)
-    bound = pi / (pi - part.theta) * part.k * part.beta * (part.w - part.u).norm(dim=-1)
-    return torch.where(error < CONVERGED, 0.0, error / bound)
+def above_threshold(runs: tuple[Runs, ...], *names: str) -> Tensor:
+    """Return max|w̄_i| − t at the limits that meet the threshold condition; of some penalties, or of all."""
+    slack = []
+    for part in runs:
+        met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)
+        chosen = met & part.only(*names) if names else met
+        slack.append((part.w.abs().amax(dim=-1) - part.threshold)[chosen])
+    return torch.cat(slack)

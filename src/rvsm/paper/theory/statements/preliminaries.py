@@ -14,7 +14,7 @@ from rvsm.paper.theory.sample import monte_carlo, monte_carlo_cross_moment
 from rvsm.paper.theory.simulate import walk
 from rvsm.paper.theory.sweep import Sweep
 from rvsm.paper.theory.trajectory import Setting
-from rvsm.paper.theory.verdict import Verdict, check, judge
+from rvsm.paper.theory.verdict import Verdict, check
 
 _LARGEST_Z = 5.0
 
@@ -26,8 +26,7 @@ def lemma_1(sweep: Sweep) -> Verdict:
     samples = 100_000 if sweep.quick else 1_000_000
     estimate = monte_carlo_cross_moment(v, w, samples=samples, generator=torch.Generator().manual_seed(1))
     z = ((estimate.value - net.cross_moment(v, w)) / estimate.error.clamp_min(1e-12)).abs()[:-1].max()
-    return judge(
-        "lemma-1",
+    return Verdict(
         where="Lemma 1",
         claim="g(u,v) = (1/2π)‖u‖‖v‖(sin θ + (π−θ)cos θ)",
         printed=check(1 - error / 1e-13) & check(1 - z / _LARGEST_Z),
@@ -48,8 +47,7 @@ def simploss(sweep: Sweep) -> Verdict:
         error = torch.maximum(error, (closed - (k * same + (k * k - k) * (r - big) ** 2 / (2 * pi)) / k**2).abs().max())
         estimate = monte_carlo(w, truth, k=k, samples=samples, generator=torch.Generator().manual_seed(k))
         z = torch.maximum(z, ((estimate.value - closed) / estimate.error).abs().max())
-    return judge(
-        "simploss",
+    return Verdict(
         where="eq. (5), simploss",
         claim="f(w) = (1/k²)[a(‖w‖²+‖w*‖²) − 2k g(w,w*) − 2b‖w‖‖w*‖], b = (k²−k)/(2π), a = b + k/2",
         printed=check(1 - error / 1e-13) & check(1 - z / _LARGEST_Z),
@@ -70,8 +68,7 @@ def thresholding(sweep: Sweep) -> Verdict:
             candidates = penalty_values([penalty], grid) + (grid - w.unsqueeze(-1).unsqueeze(-1)).squeeze(-1) ** 2 / 2
             slack.append((candidates.min(dim=-1).values - best).min())
             cases += len(w)
-    return judge(
-        "thresholding",
+    return Verdict(
         where="Algorithm 1; Corollary 1.2",
         claim="u = argmin_u ℒ(w,u) is the thresholding of w that belongs to the penalty (ℓ1: S_{λ/β}(w))",
         printed=check(torch.stack(slack), tolerance=1e-12),
@@ -101,8 +98,7 @@ def moreau(sweep: Sweep) -> Verdict:
         smooth = ((w.abs() - setting.threshold).abs() > 5e-3) & (w.abs() > 5e-3)
         worst = max(worst, float((after.w - expected)[smooth].abs().max()))
         kept += int(smooth.sum())
-    return judge(
-        "moreau",
+    return Verdict(
         where="Section 1: “regularization of ℓ0 via its Moreau envelope”",
         claim="in the proof's order RVSM is gradient descent on f(w) + min_u [λP(u) + (β/2)‖w−u‖²]",
         reading=True,

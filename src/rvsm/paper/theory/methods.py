@@ -1,20 +1,44 @@
-"""True ADMM's step in w on the no-overlap network: the exact minimiser, by a problem in one dimension.
+"""Methods that only the laboratory has: the homotopy with a given λ and β, and ADMM with an exact step in w.
 
-argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖² depends on u and z by p = βu − z only. For w = re with a unit vector e,
-the objective is (L⁺ + β)r²/2 − r·s(e) + const, where s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So e
-maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies between w* and p, in their plane: its angle is all that is
-sought.
+That step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z by p = βu − z only. For w = re with a unit
+vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So
+e maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies between w* and p, in their plane: only its angle is unknown.
 """
 
 from math import pi
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rvsm.paper.theory.network import Patches, angle, coefficients, curvature, size, unit
+from rvsm.penalties import Penalty
+from rvsm.splitting import RVSM
+from rvsm.splitting.layers import Layer
+from rvsm.splitting.naming import Named
 
 _GRID = 65
 _BISECTIONS = 50
+
+
+class FallingRVSM(RVSM):
+    """RVSM with an α that falls linearly from 1 to 0 in the first steps, and stays there.
+
+    The shipped ``gradient="moving"`` follows the ramp of a target, which sets λ as it goes. Here λ is given, so that
+    its limits can be compared with those of the same λ at α = 1 and α = 0. Only the course of α is different.
+    """
+
+    def __init__(self, named: Named, penalty: Penalty, *, fall: int, **options: Any) -> None:
+        super().__init__(named, penalty, gradient="u", **options)
+        self.fall = fall
+
+    def temper(self, layer: Layer, lr: float) -> None:
+        """Limit nothing: there is no batch norm here, and the statements are about the gradient as it is."""
+
+    @property
+    def alpha(self) -> float:
+        """1 at w, 0 at u."""
+        return max(0.0, 1 - self.step / self.fall) if self.fall else 0.0
 
 
 def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> Tensor:
