@@ -147,8 +147,7 @@ def _is_path(value: Any) -> bool:
 
 def _curve(record: Record) -> dict[str, list[float | None]]:
     """Return the columns that have at least one value, as lists by epoch."""
-    fields = {"_".join(path): "_".join(reversed(path)) for path in CURVE.values()}  # w_loss is loss_w
-    columns = {column: [getattr(one, name) for one in record.evaluations] for column, name in fields.items()}
+    columns = {column: [getattr(one, name) for one in record.evaluations] for column, name in CURVE.items()}
     return {name: column for name, column in columns.items() if any(value is not None for value in column)}
 
 

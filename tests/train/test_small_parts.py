@@ -15,7 +15,7 @@ from torch import nn
 
 from rvsm.config import Training
 from rvsm.data import Dataset
-from rvsm.records.checkpoint import load, save
+from rvsm.records.states import load, save
 from rvsm.train import hardware, start, summary
 from rvsm.train.display import clock
 from rvsm.train.measure import EDGES, channel_norms, histogram

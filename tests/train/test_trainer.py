@@ -13,7 +13,7 @@ import rvsm.train.measure
 import rvsm.train.trainer
 from rvsm.config import Config, read_config
 from rvsm.data import Batches, Dataset, Images
-from rvsm.records.checkpoint import load, save
+from rvsm.records.states import load, save
 from rvsm.train import Trainer, summary
 from rvsm.train.result import finish
 

@@ -1,11 +1,12 @@
 """The settings in files and on the command line, as a list in which later ones win."""
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rvsm.records.reading import parse_toml
+from rvsm.records.reading import parse
 
 
 class Setting(NamedTuple):
@@ -93,10 +94,11 @@ def of_file(file: Path) -> list[Setting]:
 
 def _table(file: Path) -> dict[str, Any]:
     try:
-        return parse_toml(file.read_text(encoding="utf-8"))
+        found: dict[str, Any] = parse(tomllib.loads, file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
     except IsADirectoryError:
         raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
     except ValueError as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from None
+    return found

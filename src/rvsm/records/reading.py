@@ -1,7 +1,7 @@
 """Read the text files of a run's folder; nothing in them is trusted."""
 
 import json
-import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +34,16 @@ def require_regular(file: Path) -> None:
         raise ValueError(f"{file} is not a regular file; remove it")
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON; nesting that is too deep raises a ValueError, like any other damage.
+def parse(loads: Callable[[str], Any], text: str) -> Any:
+    """Parse a string with `json.loads` or `tomllib.loads`; nesting that is too deep is a ValueError, like other damage.
 
-    >>> parse_json("[" * 100_000)
+    >>> parse(json.loads, "[" * 100_000)
     Traceback (most recent call last):
     ...
     ValueError: it is nested too deeply
     """
     try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; nesting that is too deep raises a ValueError, like any other damage.
-
-    >>> parse_toml("a = " + "[" * 100_000)
-    Traceback (most recent call last):
-    ...
-    ValueError: it is nested too deeply
-    """
-    try:
-        return tomllib.loads(text)
+        return loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -68,7 +54,7 @@ def read_table(file: Path) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        found = parse_json(text)
+        found = parse(json.loads, text)
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
     if not isinstance(found, dict):

@@ -7,6 +7,7 @@ validation images, ``checkpoints/`` the states from which the run can be resumed
 
 import json
 import os
+import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from rvsm.files import remove_leftovers, write_text
-from rvsm.records import checkpoint
-from rvsm.records.reading import parse_json, parse_toml, read_table, read_text
-from rvsm.records.result import check_result
-from rvsm.records.tree import Tree
-from rvsm.records.weights import load_weights, save_weights
+from rvsm.records import states
+from rvsm.records.outcome import check_result
+from rvsm.records.reading import parse, read_table, read_text
+from rvsm.records.states import DamagedError, Tree, load_weights, save_weights
 
 _KEPT = 2  # checkpoints: the newest, and the one before in case it is damaged
 
@@ -95,9 +95,10 @@ class Run:
         file = self.folder / "config.toml"
         text = read_text(file) or ""
         try:
-            return parse_toml(text)
+            found: dict[str, Any] = parse(tomllib.loads, text)
         except ValueError as error:
             raise ValueError(f"{file} is damaged: {error}") from None
+        return found
 
     def about(self) -> dict[str, Any]:
         """Return the machine and the versions that it ran with."""
@@ -123,7 +124,7 @@ class Run:
             if not line.strip():
                 continue
             try:
-                record = parse_json(line)
+                record = parse(json.loads, line)
             except ValueError:
                 record = None
             if isinstance(record, dict):
@@ -154,7 +155,7 @@ class Run:
     def save(self, step: int, state: Tree) -> Path:
         """Write a checkpoint and remove old ones."""
         path = self._checkpoint(step)
-        checkpoint.save(state, path)
+        states.save(state, path)
         for old in self.checkpoints()[:-_KEPT]:
             old.unlink(missing_ok=True)
         return path
@@ -164,8 +165,8 @@ class Run:
         complaints: list[str] = []
         for path in reversed(self.checkpoints()):
             try:
-                return checkpoint.load(path), complaints
-            except checkpoint.DamagedError as error:
+                return states.load(path), complaints
+            except DamagedError as error:
                 complaints.append(str(error))
         return None, complaints
 

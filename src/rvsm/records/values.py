@@ -1,7 +1,7 @@
 """Values of untrusted files: each has the expected kind, or the error says what was expected."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -50,6 +50,17 @@ class Kind(Generic[T]):
         if value is None:
             raise ValueError(f"{'.'.join(path)} should be {self.expected} but is {repr(found)[:60]}")
         return value
+
+
+def read_with(read: Callable[..., Any], *path: str) -> Any:
+    """Return a field of a dataclass whose value is ``read(tree, *path)``; the default path is the field's name."""
+    return field(metadata={"read": read, "path": path})
+
+
+def read_fields(cls: type[Any], tree: Any) -> dict[str, Any]:
+    """Return the values of the fields of a dataclass that are declared with `read_with`."""
+    declared = [(one.name, one.metadata) for one in fields(cls) if "read" in one.metadata]
+    return {name: how["read"](tree, *(how["path"] or (name,))) for name, how in declared}
 
 
 def inside(tree: Any, *path: str) -> Any:
