@@ -311,7 +311,7 @@ class TestModels:
     def test_trying_changes_nothing(self, small: Any, digits: Dataset) -> None:
         torch.manual_seed(0)
         from rvsm.config import build
-        from rvsm.train.randomness import seed_all
+        from rvsm.train.restoring import seed_all
 
         config = small()
         seed_all(config.seed)

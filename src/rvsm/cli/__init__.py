@@ -123,12 +123,15 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--out", type=path, help="where to write the table and the page (default: RUNS/comparison)")
     add_allow_import(parser)
     options, rest = parser.parse_known_args(words)
+    without_files = ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
+    if not rest:  # before the imports, which take seconds
+        raise without_files
     from rvsm.compare import compare
     from rvsm.config import read_config, split
 
     files, flags = split(rest)
     if not files:
-        raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
+        raise without_files
     if any(flag.partition("=")[0] == "--seed" for flag in flags):
         raise ValueError("compare runs each file with the seeds 0 to N-1; use --seeds N instead of --seed")
     for name in ("seeds", "jobs"):

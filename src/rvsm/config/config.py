@@ -120,7 +120,7 @@ def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[s
         machine: whether options that belong to a machine also count.
 
     """
-    one, other = _flat(ours.table()), _flat(theirs.table())
+    one, other = flat(ours.table()), flat(theirs.table())
     left_out = set() if machine else {f"{section}.{key}" for section, keys in OF_THE_MACHINE.items() for key in keys}
     return [
         f"{key} {one.get(key, 'unset')} → {other.get(key, 'unset')}"
@@ -140,11 +140,13 @@ def _kept(key: str, value: Any) -> Any:
         ) from None
 
 
-def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {}
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a table of sections, by "section.key".
+
+    >>> flat({"seed": 0, "penalty": {"name": "l0", "lam": 0.1}})
+    {'seed': 0, 'penalty.name': 'l0', 'penalty.lam': 0.1}
+    """
+    options: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{k}": v for k, v in value.items()})
-        else:
-            flat[key] = value
-    return flat
+        options |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return options

@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rvsm.data.dataset import Dataset
-from rvsm.data.images import Images
+from rvsm.data.dataset import Dataset, Images
 from rvsm.files import remove_leftovers, replacing
 
 _FORMAT = 1

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from rvsm.data.archive import Member, members
+from rvsm.data.dataset import Images
 from rvsm.data.decode import SUFFIXES, decode
-from rvsm.data.images import Images
 
 _CHUNK = 64
 _log = logging.getLogger(__name__)

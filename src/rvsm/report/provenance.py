@@ -6,18 +6,18 @@ from typing import Any
 from rvsm.pages import Cell, Details, Section
 from rvsm.records import Record
 from rvsm.records.values import clean
-from rvsm.report.configurations import Configuration, differing, flat
+from rvsm.report.configurations import Configuration, differing, option_strings
 from rvsm.report.statistics import NOTHING
 from rvsm.report.summary import method, task
 
-TITLE = "What was run"
+_HEAD = ("run", "seed", "state", "epochs", "accuracy of u, %", "zeros, %", "minutes", "images per second")
 
 
 def what_was_run(found: Sequence[Configuration], notes: Sequence[str]) -> Section:
     """Return the section: common options, differing options, and collapsed details of each run."""
     runs = [run for c in found for run in c.runs]
     keys = differing(found) if len(found) > 1 else []
-    common = [(k, v) for k, v in flat(found[0].first.options).items() if k not in keys]
+    common = [(k, v) for k, v in option_strings(found[0]).items() if k not in keys]
     facts = [
         ("task", "; ".join(dict.fromkeys(task(c) for c in found))),
         ("seeds", ", ".join(dict.fromkeys("unknown" if r.seed is None else str(r.seed) for r in runs))),
@@ -27,26 +27,15 @@ def what_was_run(found: Sequence[Configuration], notes: Sequence[str]) -> Sectio
         facts.insert(0, ("method", method(found[0])))
     details = []
     if keys:
-        tables = [flat(c.first.options) for c in found]
+        tables = [option_strings(c) for c in found]
         rows = [(Cell(key), *(Cell(table.get(key, NOTHING)) for table in tables)) for key in keys]
         head = ("option", *(c.name for c in found))
         details.append(Details(f"Options in which the configurations differ ({len(keys)})", head=head, rows=rows))
     if common:
         title = "Common options" if len(found) > 1 else "All options"
         details.append(Details(f"{title} ({len(common)})", facts=common))
-    details += [_runs(found)]
-    return Section(
-        TITLE,
-        paragraphs=[f"Note: {note}." for note in notes],
-        facts=facts,
-        details=details,
-    )
-
-
-def _runs(found: Sequence[Configuration]) -> Details:
-    head = ("run", "seed", "state", "epochs", "accuracy of u, %", "zeros, %", "minutes", "images per second")
-    rows = [_run(r) for c in found for r in c.runs]
-    return Details(f"Each run ({len(rows)})", head=head, rows=rows)
+    details.append(Details(f"Each run ({len(runs)})", head=_HEAD, rows=[_run(r) for r in runs]))
+    return Section("What was run", paragraphs=[f"Note: {note}." for note in notes], facts=facts, details=details)
 
 
 def _run(r: Record) -> tuple[Cell, ...]:

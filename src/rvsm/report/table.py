@@ -7,7 +7,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rvsm.pages.markdown import cell, pipe_table
+from rvsm.markdown import cell, pipe_table
 from rvsm.records import Run
 from rvsm.report.configurations import Configuration, configurations
 from rvsm.report.statistics import Mean

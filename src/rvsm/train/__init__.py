@@ -2,9 +2,9 @@
 
 from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
-from rvsm.train.loading import load_network
 from rvsm.train.many import run_all
 from rvsm.train.recorder import StoppedError, quoted
+from rvsm.train.result import load_network
 from rvsm.train.session import refuse_others, resume, start, start_or_resume, summary
 from rvsm.train.trainer import Trainer
 

@@ -1,13 +1,15 @@
-"""Check that the state in a checkpoint has the form that a training needs; nothing in it is trusted.
+"""What a checkpoint needs besides the model: the state of the random generators, and checks of all that it holds.
 
-The checksum detects damage, but does not show who wrote the file. Torch itself checks some of it, such as the names and
-shapes of the weights of a model.
+Nothing in a checkpoint is trusted. The checksum detects damage, but does not show who wrote the file. Torch itself
+checks some of it, such as the names and shapes of the weights of a model.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -67,7 +69,36 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: Opt
     return {"state": dict(kept), "param_groups": optimizer.state_dict()["param_groups"]}
 
 
-def check_numpy_state(state: Sequence[Any]) -> None:
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch, Python and NumPy, which a user's model may use."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def random_state(device: str) -> dict[str, Any]:
+    """Return the states of all generators."""
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if torch.device(device).type == "cuda" else None,
+        "python": random.getstate(),
+        "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
+    }
+
+
+def set_random_state(state: dict[str, Any], device: str) -> None:
+    """Restore the states of all generators; an invalid state is an error."""
+    _check_numpy_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+
+
+def _check_numpy_state(state: Sequence[Any]) -> None:
     """Raise unless this is a state of NumPy's generator, which does not check the position that it reads from."""
     kind, keys, place, has_gauss, gauss = state
     if kind != "MT19937" or not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (624,):

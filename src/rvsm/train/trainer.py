@@ -21,8 +21,7 @@ from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
-from rvsm.train.randomness import random_state, seed_all, set_random_state
-from rvsm.train.restoring import check_state, optimizer_state
+from rvsm.train.restoring import check_state, optimizer_state, random_state, seed_all, set_random_state
 
 
 class Trainer:

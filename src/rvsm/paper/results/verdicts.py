@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from rvsm.pages.markdown import cell, pipe_table
+from rvsm.markdown import cell, pipe_table
 from rvsm.paper.results.claims import Judged, Open, Untold
 from rvsm.paper.theory.verdict import Verdict
 from rvsm.report.statistics import NOTHING
