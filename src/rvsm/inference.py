@@ -28,24 +28,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A network together with the format of its images.
+    """A network together with the format of its images."""
 
-    Attributes:
-        network: maps normalised images ``[n, channels, size, size]`` to scores ``[n, classes]``.
-        shape: channels, height and width of an image.
-        classes: the names of the outputs.
-        mean: the mean of each channel, for pixels from 0 to 1.
-        std: the standard deviation of each channel.
-        run: the folder of the run that it comes from.
-
-    """
-
-    network: Callable[[Tensor], Tensor]
-    shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    run: Run
+    network: Callable[[Tensor], Tensor]  # normalised images [n, channels, size, size] to scores [n, classes]
+    shape: tuple[int, int, int]  # channels, height and width of an image
+    classes: tuple[str, ...]  # the names of the outputs
+    mean: tuple[float, ...]  # the mean of each channel, for pixels from 0 to 1
+    std: tuple[float, ...]  # the standard deviation of each channel
+    run: Run  # the folder of the run that it comes from
 
     @torch.inference_mode()
     def scores(self, pixels: Tensor) -> Tensor:

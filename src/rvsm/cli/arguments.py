@@ -2,6 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
+
+
+def parser_of(command: str, description: str | None, **more: Any) -> argparse.ArgumentParser:
+    """Return the parser of a command."""
+    return argparse.ArgumentParser(prog=f"rvsm {command}", description=description, **more)
 
 
 def path(text: str) -> Path:

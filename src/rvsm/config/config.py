@@ -30,37 +30,21 @@ class Config:
     """The definition of a training: data, model, optimizer, schedule, epochs, and how the weights are made sparse.
 
     `read_config` makes it from a file and the command line.
-
-    Attributes:
-        name: the name of the run, and of its row in a table.
-        seed: decides the initial weights, the order of the images, their augmentation and the validation images.
-        data: the data set.
-        model: the network.
-        optimizer: the optimizer.
-        schedule: how the learning rate changes.
-        training: epochs, batches, precision.
-        augment: random changes of the training images.
-        method: the method that makes the weights sparse, or "dense".
-        penalty: the penalty, if the method has one; without λ if a budget sets it.
-        groups: how weights are grouped, if the method groups them.
-        budget: the options of the target sparsity, without the steps, if there is one.
-        weights: the file or the folder of the run with the initial weights, if they are not random.
-
     """
 
-    name: str
-    seed: int
+    name: str  # of the run, and of its row in a table
+    seed: int  # decides the initial weights, the order of the images, their augmentation and the validation images
     data: Choice
     model: Choice
     optimizer: Choice
-    schedule: Choice
-    training: Training
-    augment: Augment
-    method: Choice
-    penalty: Choice | None = None
-    groups: Choice | None = None
-    budget: Mapping[str, Any] | None = None
-    weights: str | None = None
+    schedule: Choice  # how the learning rate changes
+    training: Training  # epochs, batches, precision
+    augment: Augment  # random changes of the training images
+    method: Choice  # the method that makes the weights sparse, or "dense"
+    penalty: Choice | None = None  # the penalty, if the method has one; without λ if a budget sets it
+    groups: Choice | None = None  # how weights are grouped, if the method groups them
+    budget: Mapping[str, Any] | None = None  # the options of the target sparsity, without the steps, if there is one
+    weights: str | None = None  # the file or the folder of the run with the initial weights, if they are not random
 
     def __post_init__(self) -> None:
         if not -(2**63) <= self.seed < 2**64:

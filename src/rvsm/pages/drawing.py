@@ -22,16 +22,10 @@ _LINK = re.compile(r"url\(#([^)]+)\)")
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot in a page.
-
-    Attributes:
-        svg: the picture.
-        readings: the numbers behind the plot, as plain data; see `rvsm.pages.readings`.
-
-    """
+    """A plot in a page."""
 
     svg: Markup
-    readings: list[dict[str, Any]]
+    readings: list[dict[str, Any]]  # the numbers behind the plot, as plain data; see `rvsm.pages.readings`
 
     @classmethod
     def of(cls, canvas: Canvas, name: str, *, caption: str) -> "Drawing":

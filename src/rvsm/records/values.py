@@ -20,15 +20,10 @@ class Kind(Generic[T]):
     Traceback (most recent call last):
     ...
     ValueError: test.u should be a fraction in [0, 1] but is 2
-
-    Attributes:
-        expected: its description in errors.
-        read: returns the value, or None if it is of another kind.
-
     """
 
-    expected: str
-    read: Callable[[Any], T | None]
+    expected: str  # its description in errors
+    read: Callable[[Any], T | None]  # returns the value, or None if it is of another kind
 
     def at(self, tree: Any, *path: str) -> T | None:
         """Return the value at a path; None if there is none of this kind."""

@@ -70,17 +70,11 @@ class Difference:
     Difference(points=0.2, spread=None, resolution=inf)
     >>> Difference.of(Mean(0.93, None, 1), Mean(0.90, None, 1), unknown=2.5).told_apart
     True
-
-    Attributes:
-        points: the first mean minus the second.
-        spread: the standard deviation of a difference of single runs; None if one of the means is a single run.
-        resolution: the smallest significant difference; infinite if the seeds do not determine it.
-
     """
 
-    points: float
-    spread: float | None
-    resolution: float
+    points: float  # the first mean minus the second
+    spread: float | None  # the standard deviation of a difference of single runs; None with a single run
+    resolution: float  # the smallest significant difference; infinite if the seeds do not determine it
 
     @classmethod
     def of(cls, one: Mean, other: Mean, *, unknown: float | None = None) -> "Difference":
