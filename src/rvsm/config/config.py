@@ -78,13 +78,7 @@ class Config:
 
 
 def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]]) -> str:
-    """Return eight characters that depend on all options of a table except its name and seed.
-
-    Args:
-        table: sections of options, with any values that a file can hold.
-        left_out: the options of each section that do not count.
-
-    """
+    """Return eight characters that depend on all options of a table but name, seed and those left out, by section."""
     counted = {
         section: {k: v for k, v in found.items() if k not in left_out.get(section, ())}
         if isinstance(found, Mapping)
@@ -98,11 +92,7 @@ def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]
 def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[str]:
     """Return the options in which two configurations differ, as "training.epochs 10 → 12".
 
-    Args:
-        ours: the first configuration.
-        theirs: the second configuration.
-        machine: whether options that belong to a machine also count.
-
+    Options that belong to a machine count only if ``machine`` is true.
     """
     one, other = flat(ours.table()), flat(theirs.table())
     left_out = set() if machine else {f"{section}.{key}" for section, keys in OF_THE_MACHINE.items() for key in keys}

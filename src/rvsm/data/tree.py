@@ -64,8 +64,9 @@ def in_folder(root: Path) -> list[Entry]:
             _check_name(kind.name, root)
             files = sorted(_image_files(kind))
             if not files:
+                suffixes = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
                 raise ValueError(
-                    f"{kind} has no images; each folder is a class and must have files {_suffixes()}; add images or"
+                    f"{kind} has no images; each folder is a class and must have files {suffixes}; add images or"
                     " remove it"
                 )
             entries += [Entry(part, kind.name, file.relative_to(kind).as_posix(), file) for file in files]
@@ -211,7 +212,3 @@ def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
 
 def _is_image(path: PurePosixPath | Path) -> bool:
     return path.suffix.lower() in SUFFIXES
-
-
-def _suffixes() -> str:
-    return ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))

@@ -29,14 +29,7 @@ class Drawing:
 
     @classmethod
     def of(cls, canvas: Canvas, name: str, *, caption: str) -> "Drawing":
-        """Return a canvas as a drawing.
-
-        Args:
-            canvas: the canvas.
-            name: a prefix that keeps the ids of its parts unique in the page.
-            caption: the id of the caption, which describes the picture to screen readers.
-
-        """
+        """Return a canvas as a drawing whose ids begin with a name, and which the element ``caption`` describes."""
         file = io.BytesIO()
         canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None})
         root = ElementTree.fromstring(file.getvalue())

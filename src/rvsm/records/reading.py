@@ -9,13 +9,7 @@ from typing import Any
 def read_text(file: Path, *, errors: str = "strict") -> str | None:
     """Return the contents of a text file, or None if there is no such file.
 
-    Args:
-        file: the file.
-        errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
-
-    Raises:
-        ValueError: it is not a regular file (a pipe would never end), or it cannot be read.
-
+    It must be a regular file: a pipe would never end. Bytes that are not UTF-8 are ``errors`` as in `bytes.decode`.
     """
     if not file.exists():
         return None

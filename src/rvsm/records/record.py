@@ -85,13 +85,9 @@ class Record:
 
     @classmethod
     def of_run(cls, run: Run, *, strict: bool = False) -> "Record":
-        """Read a run's folder.
+        """Read a run's folder; a damaged file is left out and reported in ``complaints``, or an error if strict.
 
-        Args:
-            run: the folder.
-            strict: whether a damaged file is an error; otherwise, it is left out and reported in ``complaints``. A
-                line of the metrics that cannot be read is never an error.
-
+        A line of the metrics that cannot be read is never an error.
         """
         complaints: list[str] = []
 

@@ -21,12 +21,8 @@ from rvsm.report.table import as_json, columns, markdown
 def report(runs: Sequence[Run], out: Path) -> Path:
     """Write ``report.html``, ``table.md``, ``table.json`` and ``pictures/`` into a folder, and return the page's path.
 
-    Pictures of an earlier report that do not apply to these runs are removed.
-
-    Args:
-        runs: one or more runs, finished or not; runs that differ only in their seed are grouped.
-        out: the folder, which is created if it does not exist.
-
+    The runs may be unfinished; those that differ only in their seed are grouped. Pictures of an earlier report that do
+    not apply to these runs are removed.
     """
     if not runs:
         raise ValueError("a report needs at least one run but got none")

@@ -81,14 +81,8 @@ class Difference:
         """Return the first minus the second.
 
         The effect of chance is estimated from the seeds: with Welch's t test at 5 % if both means have several seeds,
-        and with Student's t test, using the spread of the other mean, if one of them is a single run.
-
-        Args:
-            one: the first mean.
-            other: the second mean.
-            unknown: the resolution to use if one mean is a single run, or if all seeds agree, when it is known from
-                other runs.
-
+        and with Student's t test, using the spread of the other mean, if one of them is a single run. In the latter
+        case, and if all seeds agree, a resolution that is known from other runs can be given as ``unknown``.
         """
         points = round(100 * (one.mean - other.mean), 4)
         spreads = [(100 * m.std, m.count) for m in (one, other) if m.std is not None]

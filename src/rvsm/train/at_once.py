@@ -123,9 +123,7 @@ def _terminate(working: dict[Connection, _Worker]) -> None:
 class _Stop:
     """Records Ctrl-C, termination and a closed terminal, since an exception could come before a worker is known.
 
-    Args:
-        working: the workers; a second Ctrl-C asks them a second time, so that they do not wait for a checkpoint.
-
+    A second Ctrl-C asks the workers a second time, so that they do not wait for a checkpoint.
     """
 
     def __init__(self, working: dict[Connection, _Worker]) -> None:

@@ -1,11 +1,14 @@
-"""Show the progress of a training: a progress bar on a terminal, plain lines elsewhere."""
+"""Show the progress of a training: a progress bar on a terminal, plain lines elsewhere, and TensorBoard files."""
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rvsm.extras import needed_by
 from rvsm.files import printable
 from rvsm.train.callbacks import Callback
 from rvsm.train.trainer import Trainer
@@ -62,6 +65,38 @@ class Display(Callback):
         """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
+
+
+class TensorBoard(Callback):
+    """Writes the numbers of each record as scalars; needs the extra ``tensorboard``.
+
+    The folder is created when the training begins.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with needed_by("training.tensorboard", extra="tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+        self._open = partial(SummaryWriter, folder)
+        self._writer: SummaryWriter | None = None
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Open the files; entries that a killed process wrote after the checkpoint are discarded."""
+        self._writer = self._open(purge_step=trainer.step + 1)
+
+    def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
+        """Write the numbers."""
+        assert self._writer is not None
+        for key in ("loss", "learning_rate", "sparsity", "gap", "lagrangian", "images_per_second"):
+            if key in record:
+                self._writer.add_scalar(key, record[key], trainer.step)
+        for copy in ("w", "u"):
+            if copy in record:
+                self._writer.add_scalar(f"accuracy/{copy}", record[copy]["accuracy"], trainer.step)
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:

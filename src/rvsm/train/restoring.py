@@ -30,14 +30,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
-    """Raise unless a state is complete and its numbers are within bounds.
-
-    Args:
-        state: the contents of a checkpoint.
-        steps: the steps of the whole training.
-        running: sums of the kinds that the state should have.
-
-    """
+    """Raise unless a state is complete, its numbers are within bounds, and its sums are named as the running ones."""
     if not isinstance(state, Mapping):
         raise ValueError(f"expected a table but found a {type(state).__name__}")
     for key, kinds in _KINDS.items():

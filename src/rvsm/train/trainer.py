@@ -75,10 +75,13 @@ class Trainer:
         self._seconds = 0.0  # in earlier processes
         self._began = time.perf_counter()
         self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
-        self._last_look = (0, 0.0)  # the step, and the seconds of data and training, for the speed
+        self._last_evaluation = (0, 0.0)  # the step, and the seconds of data and training, for the speed
 
-    def begin_with(self, weights: Path) -> None:
-        """Load the initial weights from a safetensors file, or from the folder of a finished run."""
+    def load_initial_weights(self) -> None:
+        """Load the initial weights that the options name: a safetensors file, or the folder of a finished run."""
+        if self.config.weights is None:
+            return
+        weights = Path(self.config.weights)
         file = weights / "model.safetensors" if weights.is_dir() else weights
         if not file.exists():
             raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
@@ -102,7 +105,7 @@ class Trainer:
                     with self._timing("training"):
                         self.train_step(x, y)
                     self._tell("on_step")
-                self._look(epoch + 1)
+                self._evaluate(epoch + 1)
                 self._tell("on_epoch")
         finally:
             self._tell("on_end")
@@ -145,7 +148,7 @@ class Trainer:
 
     # Evaluations
 
-    def _look(self, epoch: int) -> None:
+    def _evaluate(self, epoch: int) -> None:
         training = self.config.training
         if epoch % training.evaluate_every and epoch != training.epochs:
             return
@@ -193,10 +196,10 @@ class Trainer:
         return (x for x, _ in self.batches.epoch(self.config.training.epochs))
 
     def _speed(self) -> dict[str, Any]:
-        step, before = self._last_look
+        step, before = self._last_evaluation
         busy = self._times["data"] + self._times["training"]
         images = (self.step - step) * self.batches.images_used / len(self.batches)
-        self._last_look = (self.step, busy)
+        self._last_evaluation = (self.step, busy)
         pace = (time.perf_counter() - self._began) / max(self.step - self._first_step, 1)
         return {
             "images_per_second": images / max(busy - before, 1e-9),
@@ -242,18 +245,18 @@ class Trainer:
         self.step = self._first_step = int(state["step"])
         self._seconds = float(state["seconds"])
         self._running = dict(state["running"])
-        self._last_look = (self.step, 0.0)
+        self._last_evaluation = (self.step, 0.0)
         set_random_state(state["random"], self.placement.device)
 
     # Preparation
 
     def _split(self) -> None:
         training, seed = self.config.training, self.config.seed
-        share = training.validation
-        train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
+        fraction = training.validation
+        train, held = self.data.hold_out(fraction, seed) if fraction > 0 else (self.data.train, None)
         if not len(train):
             raise ValueError(
-                f"training.validation = {share} holds out all images and leaves none to train on; give a smaller"
+                f"training.validation = {fraction} holds out all images and leaves none to train on; give a smaller"
                 " fraction"
             )
         self.moments = moments(train)

@@ -25,10 +25,9 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
     def draw(canvas: Canvas) -> None:
         drawn = panels(canvas, len(shown))
         for axes, (c, o) in zip(drawn, shown.items(), strict=True):
-            for norms, style, tint in ((o.norms_w[layer], "-", "C0"), (o.norms_u[layer], "--", "C1")):
-                if tint == "C0" or not c.dense:
-                    name = W_AND_U[tint == "C1"].name
-                    axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint, label=name)
+            for norms, one in zip((o.norms_w[layer], o.norms_u[layer]), W_AND_U[: 1 if c.dense else 2], strict=False):
+                largest = sorted(norms, reverse=True)
+                axes.plot(range(1, len(norms) + 1), largest, one.line, color=one.colour, label=one.name)
             gone, total = o.channels or _zero(o)
             note = f"{gone} of {total}\nchannels {'zero' if o.channels is None else 'left out'}"
             axes.text(0.97, 0.95, note, transform=axes.transAxes, ha="right", va="top", fontsize=8)

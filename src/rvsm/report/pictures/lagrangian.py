@@ -15,11 +15,8 @@ from rvsm.report.pictures import panels as plot
 
 def lagrangian(found: Sequence[Configuration]) -> Figure | None:
     """Draw the Lagrangian of RVSM against the epoch, if at least three values have the same λ."""
-    of: dict[Configuration, list[Series]] = {}
-    for c in found:
-        series = [s for r in c.runs if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
-        if series:
-            of[c] = series
+    every = {c: [s for r in c.runs if len(s := _comparable(r)) > 2] for c in found if c.first.method == "rvsm"}
+    of = {c: series for c, series in every.items() if series}
     shown = dict(list(of.items())[: plot.MOST])
     if not shown:
         return None
