@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rvsm.config import build, config_of
 from rvsm.data import Images
-from rvsm.data.decode import decode
+from rvsm.data.decode import decode_file
 from rvsm.records import Run
-from rvsm.train import load_network, quoted
+from rvsm.train.result import finished_result, load_network
 
 _BATCH = 64
 
@@ -94,10 +94,7 @@ def load_classifier(source: Path, *, run: Path | None = None, allow_import: Coll
 
         network = load(source)
         kept = _run_of(source, run)
-        found = kept.result("input", "classes", "mean", "std")
-        if found is None:
-            raise ValueError(f"{kept.folder} is not finished; continue with: rvsm resume {quoted(kept.folder)}")
-        result = found
+        result = finished_result(kept)
     channels, height, width = result["input"]
     return Classifier(
         network, (channels, height, width), tuple(result["classes"]), tuple(result["mean"]), tuple(result["std"]), kept
@@ -124,8 +121,4 @@ def _run_of(file: Path, run: Path | None) -> Run:
 def _pixels(file: Path, channels: int, size: int) -> Tensor:
     if not file.is_file():
         raise ValueError(f"{file} does not exist or is not a file; give image files")
-    try:
-        contents = file.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
-    return torch.tensor(decode(contents, str(file), channels=channels, size=size))
+    return torch.tensor(decode_file(file, channels=channels, size=size))

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rvsm import __version__
 from rvsm.cli.arguments import add_allow_import, parser_of, path
@@ -202,14 +202,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
 }
 
 
-def _warn(  # noqa: PLR0917 - the signature that the warnings module expects
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as a sentence, without the line of code that caused it."""
     complain(message)
 

@@ -51,15 +51,9 @@ def schedule(config: Config) -> Schedule:
 
 def augmentations(config: Config) -> list[Augmentation]:
     """Return the random changes of the training images."""
-    chosen = config.augment
-    changes: list[Augmentation] = []
-    if chosen.crop:
-        changes.append(RandomCrop(padding=chosen.crop))
-    if chosen.flip:
-        changes.append(Flip())
-    if chosen.cutout:
-        changes.append(Cutout(size=chosen.cutout))
-    return changes
+    crop, flip, cutout = config.augment.crop, config.augment.flip, config.augment.cutout
+    changes = [RandomCrop(padding=crop) if crop else None, Flip() if flip else None, Cutout(cutout) if cutout else None]
+    return [change for change in changes if change is not None]
 
 
 def penalty(config: Config) -> Penalty | None:

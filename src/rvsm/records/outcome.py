@@ -88,19 +88,14 @@ class Histogram:
 class Timing:
     """The time of one engine at one batch size."""
 
-    engine: str
-    precision: str
-    batch: int
-    milliseconds: float
+    engine: str = read_with(LINE.needed)
+    precision: str = read_with(LINE.needed)
+    batch: int = read_with(COUNT.needed)
+    milliseconds: float = read_with(NON_NEGATIVE.at)
 
-    @classmethod
-    def of(cls, tree: Any) -> "Timing":
-        """Read a timing."""
-        milliseconds = NON_NEGATIVE.at(tree, "milliseconds")
-        if not milliseconds:
+    def __post_init__(self) -> None:
+        if not self.milliseconds:
             raise ValueError("runtime.engines should have milliseconds > 0")
-        named = LINE.needed(tree, "engine"), LINE.needed(tree, "precision")
-        return cls(*named, COUNT.needed(tree, "batch"), milliseconds)
 
 
 @dataclass(frozen=True)
@@ -116,10 +111,11 @@ class Runtime:
         """Read the measurements; None if there are none."""
         if tree is None:
             return None
+        whole = {"runtime": tree}  # for the errors
         return cls(
-            COUNT.needed(TABLE.needed({"runtime": tree}, "runtime"), "file_bytes"),
+            COUNT.needed(TABLE.needed(whole, "runtime"), "file_bytes"),
             COUNT.at(tree, "threads"),
-            tuple(map(Timing.of, LIST.given({"runtime": tree}, "runtime", "engines") or ())),
+            tuple(Timing(**read_fields(Timing, one)) for one in LIST.given(whole, "runtime", "engines") or ()),
         )
 
     @property

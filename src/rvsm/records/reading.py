@@ -42,13 +42,13 @@ def parse(loads: Callable[[str], Any], text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def read_table(file: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file, or None if there is no such file."""
+def read_table(file: Path, loads: Callable[[str], Any] = json.loads) -> dict[str, Any] | None:
+    """Return the object in a JSON file, or the table in a TOML file, or None if there is no such file."""
     text = read_text(file)
     if text is None:
         return None
     try:
-        found = parse(json.loads, text)
+        found = parse(loads, text)
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
     if not isinstance(found, dict):

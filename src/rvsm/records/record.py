@@ -5,6 +5,7 @@ It is made once, from the folder of a run or from a line of a results file. Neit
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -113,7 +114,7 @@ class Record:
         speeds = [s for tree in trees if (s := NON_NEGATIVE.at(tree, "images_per_second")) is not None]
         runtime = attempt(lambda: Runtime.of(run.runtime()), "runtime.json")
         result = attempt(run.result)
-        outcome = result and attempt(lambda: Outcome.of(result, run.file_bytes(), runtime), "result.json")
+        read_outcome = partial(Outcome.of, result, run.file_bytes(), runtime)
         return cls(
             name=clean(config.get("name") or run.name),
             seed=INTEGER.at(config, "seed"),
@@ -121,7 +122,7 @@ class Record:
             about=about,
             evaluations=evaluations,
             images_per_second=median(speeds) if speeds else None,
-            outcome=outcome,
+            outcome=None if result is None else attempt(read_outcome, "result.json"),
             folder=clean(run.name),
             complaints=tuple(complaints),
         )

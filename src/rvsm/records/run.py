@@ -21,6 +21,7 @@ from rvsm.records import states
 from rvsm.records.outcome import check_result
 from rvsm.records.reading import parse, read_table, read_text
 from rvsm.records.states import DamagedError, Tree, load_weights, save_weights
+from rvsm.records.values import COUNT
 
 _KEPT = 2  # checkpoints: the newest, and the one before in case it is damaged
 
@@ -92,13 +93,7 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as a table."""
-        file = self.folder / "config.toml"
-        text = read_text(file) or ""
-        try:
-            found: dict[str, Any] = parse(tomllib.loads, text)
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}") from None
-        return found
+        return read_table(self.folder / "config.toml", tomllib.loads) or {}
 
     def about(self) -> dict[str, Any]:
         """Return the machine and the versions that it ran with."""
@@ -142,7 +137,7 @@ class Run:
         for path in self.checkpoints():
             if _age(path) > _age(self._checkpoint(step)):
                 path.replace(path.with_name(f"{path.name}.damaged"))
-        kept = [record for record in self.metrics() if _is_before(record.get("step"), step)]
+        kept = [record for record in self.metrics() if (at := COUNT.at(record, "step")) is not None and at <= step]
         write_text("".join(_json(record) + "\n" for record in kept), self.folder / "metrics.jsonl")
 
     # Checkpoints
@@ -187,13 +182,11 @@ class Run:
         file = self.folder / "result.json"
         again = "remove the file and resume the run to write it again"
         try:
-            found = read_table(file)
+            if (found := read_table(file)) is not None:
+                check_result(found, needed)
         except ValueError as error:
-            raise ValueError(f"{error}; {again}") from None
-        try:
-            check_result({} if found is None else found, () if found is None else needed)
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}; {again}") from None
+            named = str(error) if str(file) in str(error) else f"{file} is damaged: {error}"
+            raise ValueError(f"{named}; {again}") from None
         return found
 
     def weights(self) -> dict[str, Any]:
@@ -234,11 +227,6 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 def _age(checkpoint: Path) -> tuple[int, str]:
     """Return a key that sorts checkpoints by step, whatever the length of the number."""
     return len(checkpoint.name), checkpoint.name
-
-
-def _is_before(found: Any, step: int) -> bool:
-    """Return whether the step of a record is known and not after another step."""
-    return isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= step
 
 
 def _json(record: Mapping[str, Any], indent: int | None = None) -> str:

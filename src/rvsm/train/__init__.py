@@ -1,12 +1,11 @@
 """Train a network: one loop with callbacks, in a folder from which a run can be resumed."""
 
-from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.many import run_all
 from rvsm.train.recorder import StoppedError, quoted
 from rvsm.train.result import load_network
 from rvsm.train.session import refuse_others, resume, start, start_or_resume, summary
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 __all__ = [
     "Callback",

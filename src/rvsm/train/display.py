@@ -10,8 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from rvsm.extras import needed_by
 from rvsm.files import printable
-from rvsm.train.callbacks import Callback
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 _FEW_STEPS = 300
 """With fewer steps, the first tenths are too short to find the weights that matter, and the last ones only heal."""
@@ -28,7 +27,7 @@ class Display(Callback):
     def on_start(self, trainer: Trainer) -> None:
         """Print the number of steps, and start the bar."""
         if not self.brief and not trainer.step:
-            self._tell_length(trainer)
+            self._print_length(trainer)
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}", markup=False),
@@ -51,7 +50,7 @@ class Display(Callback):
         if not self.brief:
             line(self.console, record, trainer.config.training.epochs)
 
-    def _tell_length(self, trainer: Trainer) -> None:
+    def _print_length(self, trainer: Trainer) -> None:
         batches, epochs = trainer.batches, trainer.config.training.epochs
         last = batches.images_used - (len(batches) - 1) * batches.batch_size
         smaller = f", the last of {last}" if last < batches.batch_size else ""
@@ -102,13 +101,9 @@ class TensorBoard(Callback):
 def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:
     """Print a record as one line."""
     parts = [f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}", f"loss {record['loss']:.4f}"]
-    if "w" in record:
-        parts.append(f"w {100 * record['w']['accuracy']:5.2f} %")
-    if "u" in record:
-        parts.append(f"u {100 * record['u']['accuracy']:5.2f} %")
+    parts += [f"{copy} {100 * record[copy]['accuracy']:5.2f} %" for copy in "wu" if copy in record]
     if "sparsity" in record:
-        parts.append(f"zeros {100 * record['sparsity']:5.2f} %")
-        parts.append(f"gap {record['gap']:.3g}")
+        parts += [f"zeros {100 * record['sparsity']:5.2f} %", f"gap {record['gap']:.3g}"]
     if record.get("phase"):
         parts.append(f"{record['phase']:4}")
     parts += [f"{record['images_per_second']:,.0f} images/s", f"{clock(record['time_left'])} left"]

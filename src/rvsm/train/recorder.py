@@ -15,8 +15,7 @@ import torch
 from rvsm.config import Config
 from rvsm.config.sections import is_own
 from rvsm.records import Run
-from rvsm.train.callbacks import Callback
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 
 @contextmanager

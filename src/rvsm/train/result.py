@@ -80,14 +80,20 @@ def load_network(folder: Path | str, *, allow_import: Collection[str] = ()) -> t
 
     """
     run = Run(Path(folder))
-    result = run.result("input", "classes", "mean", "std")
-    if result is None:
-        raise ValueError(f"{folder} is not finished; continue with: rvsm resume {quoted(Path(folder))}")
+    result = finished_result(run)
     channels, size, _ = result["input"]
     config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
     model = build.network(config, channels=channels, classes=len(result["classes"]), size=size)
     fill(model, run.weights(), folder)
     return model.eval(), result
+
+
+def finished_result(run: Run) -> dict[str, Any]:
+    """Return the result of a run, with what an application needs; a run that is not finished is an error."""
+    result = run.result("input", "classes", "mean", "std")
+    if result is None:
+        raise ValueError(f"{run.folder} is not finished; continue with: rvsm resume {quoted(run.folder)}")
+    return result
 
 
 def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, float]) -> float | None:

@@ -12,13 +12,12 @@ from rvsm.data import Dataset
 from rvsm.files import printable
 from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
-from rvsm.train.callbacks import Callback
 from rvsm.train.display import Display, TensorBoard, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, place, processor
 from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 
 def start(

@@ -1,8 +1,8 @@
 """The training loop: one for all methods, models and data, with callbacks."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,29 @@ from rvsm.models import Prepared, fill
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.records import check_weights, load_weights
-from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
 from rvsm.train.restoring import check_state, optimizer_state, random_state, seed_all, set_random_state
+
+
+class Callback:
+    """Follows a training. All methods do nothing by default; subclasses override those they need."""
+
+    def on_start(self, trainer: "Trainer") -> None:
+        """Act before the first step, or before the first step after a resume."""
+
+    def on_step(self, trainer: "Trainer") -> None:
+        """Act after an optimizer step."""
+
+    def on_epoch(self, trainer: "Trainer") -> None:
+        """Act after the last step of an epoch."""
+
+    def on_record(self, trainer: "Trainer", record: Mapping[str, Any]) -> None:
+        """Act after an evaluation on the validation images."""
+
+    def on_end(self, trainer: "Trainer") -> None:
+        """Act after the last step, before the sparse network is written, or when the training stops early."""
 
 
 class Trainer:
@@ -98,17 +116,17 @@ class Trainer:
         """Train to the end."""
         self._began = time.perf_counter()
         try:
-            self._tell("on_start")
+            self._notify("on_start")
             while self.step < self.steps:
                 epoch, start = divmod(self.step, len(self.batches))
                 for x, y in self._timed(self.batches.epoch(epoch, start=start)):
                     with self._timing("training"):
                         self.train_step(x, y)
-                    self._tell("on_step")
+                    self._notify("on_step")
                 self._evaluate(epoch + 1)
-                self._tell("on_epoch")
+                self._notify("on_epoch")
         finally:
-            self._tell("on_end")
+            self._notify("on_end")
 
     @property
     def epoch(self) -> float:
@@ -156,8 +174,7 @@ class Trainer:
             require_finite_weights(self)
             record = self._record()
         self._running = dict.fromkeys(self._running, 0)
-        for callback in self.callbacks:
-            callback.on_record(self, record)
+        self._notify("on_record", record)
 
     def _record(self) -> dict[str, Any]:
         seen = self._running["seen"]
@@ -183,13 +200,10 @@ class Trainer:
     def sparse_network(self) -> Iterator[None]:
         """Put the sparse copy into the model, with batch norm recalibrated, for the duration of a block."""
         assert self.method is not None
-        with self.placement.autocast():
-            lent = self.method.sparse_weights(recalibrate=self.calibration())
-            lent.__enter__()
-        try:
+        with ExitStack() as stack:
+            with self.placement.autocast():
+                stack.enter_context(self.method.sparse_weights(recalibrate=self.calibration()))
             yield
-        finally:
-            lent.__exit__(None, None, None)
 
     def calibration(self) -> Iterable[Tensor]:
         """Return batches to recalibrate batch norm: training images, in an order that no epoch of the training uses."""
@@ -261,26 +275,18 @@ class Trainer:
             )
         self.moments = moments(train)
         batch = min(training.batch, len(train))
-        self.batches = Batches(
-            train,
-            batch,
-            seed=seed,
-            augment=build.augmentations(self.config),
-            mean=self.moments.mean,
-            std=self.moments.std,
-            drop_last=not (self._remainder and keeps_remainder(len(train), batch)),
-            channels_last=self.placement.channels_last,
-            device=self.placement.device,
-        )
+        drop_last = not (self._remainder and keeps_remainder(len(train), batch))
+        augment = build.augmentations(self.config)
+        self.batches = self._batches(train, batch, seed=seed, augment=augment, drop_last=drop_last)
         self.validation = None if held is None or not len(held) else self.quiet(held)
 
     def quiet(self, images: Images) -> Batches:
         """Return images in their original order, without augmentation, for an evaluation."""
-        mean, std = self.moments
-        layout = self.placement.channels_last
-        return Batches(
-            images, 500, seed=0, mean=mean, std=std, shuffle=False, channels_last=layout, device=self.placement.device
-        )
+        return self._batches(images, 500, seed=0, shuffle=False)
+
+    def _batches(self, images: Images, size: int, **more: Any) -> Batches:
+        layout, device = self.placement.channels_last, self.placement.device
+        return Batches(images, size, **self.moments._asdict(), channels_last=layout, device=device, **more)
 
     def _sample(self, images: int = 5000) -> Tensor:
         """Return normalised training images without augmentation, for a model that prepares itself."""
@@ -314,9 +320,9 @@ class Trainer:
         except Exception as error:
             raise ValueError(f"the model {self.config.model.name!r} {what}: {blame(error)}") from error
 
-    def _tell(self, event: str) -> None:
+    def _notify(self, event: str, *more: Any) -> None:
         for callback in self.callbacks:
-            getattr(callback, event)(self)
+            getattr(callback, event)(self, *more)
 
     @contextmanager
     def _timing(self, what: str) -> Iterator[None]:

@@ -117,7 +117,8 @@ def _name(
         taken.append(Bbox.from_extents(frame.x0, line - unit, frame.x1, line + unit))
     for text, (x, y, _) in zip(texts, points, strict=True):
         size = text.get_window_extent()
-        at = Bbox.from_bounds(*axes.transData.transform((x, y)), size.width, size.height)
+        left, bottom = axes.transData.transform((x, y))
+        at = Bbox.from_bounds(left, bottom, size.width, size.height)
         places = {
             offset: at.translated(unit * offset[0], unit * offset[1])
             for offset in _places(size.width / unit, size.height / unit)
@@ -147,7 +148,7 @@ def _places(width: float, height: float) -> list[tuple[float, float]]:
 
 def _outside(box: Bbox, frame: Bbox) -> float:
     beyond = (frame.x0 - box.x0, frame.y0 - box.y0, box.x1 - frame.x1, box.y1 - frame.y1)
-    return sum(max(distance, 0.0) for distance in beyond)
+    return float(sum(max(distance, 0.0) for distance in beyond))
 
 
 def _overlap(one: Bbox, other: Bbox) -> bool:
