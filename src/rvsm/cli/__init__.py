@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rvsm import __version__
-from rvsm.cli.arguments import add_allow_import, parser_of, path
 from rvsm.cli.networks import bench, evaluate, info, pack, predict
-from rvsm.cli.showing import LogFormatter, complain, show
+from rvsm.cli.terminal import LogFormatter, add_allow_import, complain, parser_of, path, show
 from rvsm.extras import MissingLibraryError, needed_by
 from rvsm.plugins import plugins
 

@@ -4,8 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from rvsm.cli.arguments import add_allow_import, parser_of, path
-from rvsm.cli.showing import show
+from rvsm.cli.terminal import add_allow_import, parser_of, path, show
 
 
 def pack(words: list[str]) -> None:

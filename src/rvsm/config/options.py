@@ -28,16 +28,11 @@ class Options:
         allowed: the user's own models, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
-    Attributes:
-        sections: the callable that takes the options of a section, by the name of the section.
-        known: the options by key, such as "penalty.lam".
-        fixed: the keys of arguments that keep their default, since no file of options could hold it.
-
     """
 
     def __init__(self, said: Mapping[str, Any], *, allowed: Collection[str] = (), everything: bool = False) -> None:
         self.known = {key: _option(key, kind, default) for key, (kind, default, _) in _RUN.items()}
-        self.fixed: set[str] = set()
+        self.fixed: set[str] = set()  # the keys of arguments that keep their default, since no file could hold it
         self.names = {section: str(said.get(f"{section}.name", known.default)) for section, known in CHOICES.items()}
         if is_own(self.names["model"]):
             require_allowed(self.names["model"], allowed)

@@ -101,8 +101,7 @@ class Dataset:
         for part, images in (("train", self.train), ("test", self.test)):
             if not len(images):
                 raise ValueError(f"{self.name}: the {part} part has no images")
-            if int(images.labels.max()) >= len(self.classes):
-                highest = int(images.labels.max())
+            if (highest := int(images.labels.max())) >= len(self.classes):
                 raise ValueError(
                     f"{self.name}: a {part} image has label {highest}, but there are {len(self.classes)} classes"
                 )

@@ -80,7 +80,8 @@ class Page:
         """
         environment = Environment(loader=PackageLoader("rvsm.pages"), autoescape=select_autoescape(["html"]))
         style, script = (Markup(environment.get_template(name).render()) for name in ("page.css", "page.js"))
-        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_digest(script)}'"
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
         page = environment.get_template("page.html")
         return page.render(page=self, anchor=anchor, style=style, script=script, policy=policy)
 
@@ -93,10 +94,6 @@ def anchor(text: str) -> str:
     """
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in escape(text, quote=False).replace("&lt;", " "))
     return "-".join(words.lower().split())
-
-
-def _digest(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def write(page: Page, path: Path) -> None:

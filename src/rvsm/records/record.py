@@ -35,9 +35,9 @@ FORMAT = 1
 _EPOCH = Kind("an epoch", lambda found: e if (e := NON_NEGATIVE.read(found)) is not None and e <= 1e9 else None)
 
 
-def _thresholds(tree: Any) -> dict[str, float]:
-    layers = TABLE.at(tree, "layers") or {}
-    found = {clean(name): NON_NEGATIVE.at(layer, "threshold") for name, layer in layers.items()}
+def _thresholds(tree: Any, key: str) -> dict[str, float]:
+    layers = (TABLE.at(tree, key) or {}).items()
+    found = {clean(name): NON_NEGATIVE.at(layer, "threshold") for name, layer in layers}
     return {name: threshold for name, threshold in found.items() if threshold is not None}
 
 
@@ -59,7 +59,7 @@ class Evaluation:
     phase: str | None = read_with(LINE.at)  # "ramp", "hold" or "heal", if there is a target sparsity
     lam: tuple[float, ...] | None = read_with(NON_NEGATIVES.at)  # the smallest and the largest λ of the layers
     threshold: tuple[float, ...] | None = read_with(NON_NEGATIVES.at)  # the smallest and the largest of the layers
-    thresholds: Mapping[str, float] = read_with(lambda tree, _: _thresholds(tree))  # of each layer
+    thresholds: Mapping[str, float] = read_with(_thresholds, "layers")  # of each layer
     histogram: Histogram | None = read_with(Histogram.at)  # the magnitudes of the weights w
 
 

@@ -81,19 +81,13 @@ def clean(text: object) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
-def _between(low: float, high: float) -> Callable[[Any], float | None]:
-    """Return a function that reads a finite number within bounds."""
-
-    def read(found: Any) -> float | None:
-        if isinstance(found, bool) or not isinstance(found, int | float) or not low <= found <= high:
-            return None
-        return float(found)
-
-    return read
+def _number(low: float = -LARGE, high: float = LARGE) -> Callable[[Any], float | None]:
+    """Return a function that reads a number within bounds."""
+    return lambda found: float(found) if type(found) in (int, float) and low <= found <= high else None
 
 
-def _integer(found: Any) -> int | None:
-    return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGE else None
+def _integer(low: float = -LARGE) -> Callable[[Any], int | None]:
+    return lambda found: found if type(found) is int and low <= found <= LARGE else None
 
 
 def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | None]:
@@ -108,16 +102,12 @@ def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | 
     return read_all
 
 
-def _at_least(least: int) -> Callable[[Any], int | None]:
-    return lambda found: value if (value := _integer(found)) is not None and value >= least else None
-
-
-NUMBER = Kind("a number", _between(-LARGE, LARGE))
-NON_NEGATIVE = Kind("a number ≥ 0", _between(0, LARGE))
-FRACTION = Kind("a fraction in [0, 1]", _between(0, 1))
-INTEGER = Kind("an integer", _integer)
-COUNT = Kind("an integer ≥ 0", _at_least(0))
-SHAPE = Kind("a list of integers ≥ 1", _listed(_at_least(1)))
+NUMBER = Kind("a number", _number())
+NON_NEGATIVE = Kind("a number ≥ 0", _number(0))
+FRACTION = Kind("a fraction in [0, 1]", _number(0, 1))
+INTEGER = Kind("an integer", _integer())
+COUNT = Kind("an integer ≥ 0", _integer(0))
+SHAPE = Kind("a list of integers ≥ 1", _listed(_integer(1)))
 NUMBERS = Kind("a list of numbers", _listed(NUMBER.read))
 NON_NEGATIVES = Kind("a list of numbers ≥ 0", _listed(NON_NEGATIVE.read))
 LINE: Kind[str] = Kind("a string of one line", lambda s: s if isinstance(s, str) and s and s.isprintable() else None)

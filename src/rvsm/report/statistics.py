@@ -1,6 +1,6 @@
 """Means over seeds, their differences, and whether a difference is significant."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import hypot, inf, isfinite, nan, sqrt
 from statistics import fmean, stdev
@@ -93,7 +93,9 @@ class Difference:
             ((std, count),) = spreads
             return cls(points, None, _student(count - 1) * std * sqrt(1 / one.count + 1 / other.count))
         errors = [std / sqrt(count) for std, count in spreads]
-        return cls(points, spread, _student(_freedom(errors, [count for _, count in spreads])) * hypot(*errors))
+        # Welch's degrees of freedom, which are fewer if the spreads differ
+        parts = [error**4 / (count - 1) for error, (_, count) in zip(errors, spreads, strict=True)]
+        return cls(points, spread, _student(hypot(*errors) ** 4 / sum(parts)) * hypot(*errors))
 
     @property
     def told_apart(self) -> bool:
@@ -107,11 +109,6 @@ class Difference:
         if self.told_apart:
             return said
         return f"{said}, not told apart{' by one seed' if self.spread is None else ''}"
-
-
-def _freedom(errors: Sequence[float], counts: Sequence[int]) -> float:
-    """Return Welch's degrees of freedom, which are fewer if the spreads differ."""
-    return hypot(*errors) ** 4 / sum(error**4 / (count - 1) for error, count in zip(errors, counts, strict=True))
 
 
 def _student(freedom: float) -> float:

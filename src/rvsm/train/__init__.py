@@ -4,7 +4,7 @@ from rvsm.train.divergence import DivergenceError
 from rvsm.train.many import run_all
 from rvsm.train.recorder import StoppedError, quoted
 from rvsm.train.result import load_network
-from rvsm.train.session import refuse_others, resume, start, start_or_resume, summary
+from rvsm.train.session import resume, start, start_or_resume, summary
 from rvsm.train.trainer import Callback, Trainer
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Trainer",
     "load_network",
     "quoted",
-    "refuse_others",
     "resume",
     "run_all",
     "start",

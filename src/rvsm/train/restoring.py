@@ -39,7 +39,7 @@ def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
     if not 0 <= state["step"] <= steps:
         raise ValueError(f"its step should be in [0, {steps}] but is {state['step']}")
     sums = state["running"]
-    if sums.keys() != running.keys() or not all(_is_size(value) for value in (state["seconds"], *sums.values())):
+    if sums.keys() != running.keys() or not all(_is_finite(n) and n >= 0 for n in (state["seconds"], *sums.values())):
         raise ValueError(f"its seconds, and the sums {', '.join(running)}, should be finite numbers ≥ 0")
 
 
@@ -119,7 +119,3 @@ def _form(kept: Mapping[str, Any]) -> dict[str, str]:
 
 def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and isfinite(value)
-
-
-def _is_size(value: Any) -> bool:
-    return _is_finite(value) and value >= 0

@@ -60,9 +60,8 @@ def resume(
         for complaint in complaints:
             _warn(console, complaint)
         if complaints:
-            _warn(
-                console, "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
-            )
+            begin = "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
+            _warn(console, begin)
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
             _compare_machines(then, config, console)
@@ -102,9 +101,8 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
         with writing(run.folder, trainer.config):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(
-            f"{str(stopped) or 'stopped'}; continue with: {resuming(run.folder, trainer.config)}"
-        ) from None
+        again = resuming(run.folder, trainer.config)
+        raise StoppedError(f"{str(stopped) or 'stopped'}; continue with: {again}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"

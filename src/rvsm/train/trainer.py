@@ -313,24 +313,24 @@ class Trainer:
     # Helpers
 
     @contextmanager
-    def _blamed(self, what: str) -> Iterator[None]:
-        """Turn any error of a user's code into one that names the model, what failed, and the place in its file."""
+    def _blamed(self, failure: str) -> Iterator[None]:
+        """Turn any error of a user's code into one that names the model, the failure, and the place in its file."""
         try:
             yield
         except Exception as error:
-            raise ValueError(f"the model {self.config.model.name!r} {what}: {blame(error)}") from error
+            raise ValueError(f"the model {self.config.model.name!r} {failure}: {blame(error)}") from error
 
     def _notify(self, event: str, *more: Any) -> None:
         for callback in self.callbacks:
             getattr(callback, event)(self, *more)
 
     @contextmanager
-    def _timing(self, what: str) -> Iterator[None]:
+    def _timing(self, part: str) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._times[what] += time.perf_counter() - began
+            self._times[part] += time.perf_counter() - began
 
     def _timed(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         while True:

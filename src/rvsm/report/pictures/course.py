@@ -111,9 +111,8 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
             for axes in (zeros, gaps):
                 plot.shade(axes, shown[0].first.phases)
 
-    above = [v for c in shown for s in c.series(gap) for _, v in s if v > 0]
     zero = any(v == 0 for c in shown for s in c.series(gap) for _, v in s)
-    logarithmic = bool(above) and max(above) > 20 * min(above)
+    logarithmic = _logarithmic([c.series(gap) for c in shown])
     ends = {c.name: [s[-1][1] for s in c.series(gap)] for c in shown if c.series(gap)}
     largest = max(ends, key=lambda name: max(ends[name]), default=None)
     last = (
@@ -159,14 +158,10 @@ def _bottom(series: Sequence[Series]) -> tuple[float, bool]:
 
 
 def _caption(shown: Sequence[Configuration], *, validated: bool, sparse: bool, cut: bool) -> str:
-    what = (
-        "Accuracy on the validation images"
-        if validated
-        else "Accuracy on the training images, batch by batch, since none were held out for validation"
-    )
-    told = f"{what}, against the epoch."
+    training = "training images, batch by batch, since none were held out for validation"
+    caption = f"Accuracy on the {'validation images' if validated else training}, against the epoch."
     if sparse:
-        told += (
+        caption += (
             " The optimizer updates the weights w (solid). The sparse network u (dashed) is the result."
             " Where the lines coincide, thresholding costs nothing."
         )
@@ -174,16 +169,17 @@ def _caption(shown: Sequence[Configuration], *, validated: bool, sparse: bool, c
         if distances:
             name = max(distances, key=lambda key: abs(distances[key]))
             of = f"the largest difference, that of {name}, is" if len(distances) > 1 else "the difference is"
-            told += f" {plot.when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
-            told += "." if abs(distances[name]) < 5e-4 else "; u is " + ("worse." if distances[name] > 0 else "better.")
+            caption += f" {plot.when(shown)} {of} {abs(distances[name]) * 100:.1f} points"
+            compared = "worse" if distances[name] > 0 else "better"
+            caption += "." if abs(distances[name]) < 5e-4 else f"; u is {compared}."
     if any(c.first.phases for c in shown):
-        told += (
+        caption += (
             " The shading shows the phases of a run with a target sparsity: the sparsity rises in the ramp phase, λ is"
             " fixed in the hold phase, and the zeros are fixed in the heal phase, so that w = u."
         )
     if cut:
-        told += " The axis leaves out lower values in the first epochs."
-    return told + plot.seeds(shown)
+        caption += " The axis leaves out lower values in the first epochs."
+    return caption + plot.seeds(shown)
 
 
 def _distance(c: Configuration) -> float | None:
@@ -193,7 +189,7 @@ def _distance(c: Configuration) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def _logarithmic(of: Iterable[list[Series]], most: float) -> bool:
+def _logarithmic(of: Iterable[list[Series]], most: float = inf) -> bool:
     """Return whether the values span so wide a range that a linear axis would show only the first epochs."""
     values = [v for series in of for one in series for _, v in one]
     above = [v for v in values if v > 0]

@@ -31,8 +31,8 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         plot.lowest(drawn, "epoch")
         plot.leftmost(drawn, "ℒ(w, u)")
 
-    rising = sum(_rises(mean_series(series)) for series in shown.values())
-    steps = sum(max(len(mean_series(series)) - 1, 0) for series in shown.values())
+    intervals = [pair for series in shown.values() for pair in pairwise(mean_series(series))]
+    rising, steps = sum(after > before for (_, before), (_, after) in intervals), len(intervals)
     fell = (
         f"It falls in each of the {steps} intervals between two evaluations"
         if not rising
@@ -68,7 +68,3 @@ def _comparable(run: Record) -> Series:
         return []
     held = [e for e in run.evaluations if e.lam and (hold is None or hold[0] < e.epoch <= hold[1])]
     return [(e.epoch, e.lagrangian) for e in held if e.lam == held[-1].lam and e.lagrangian is not None]
-
-
-def _rises(series: Series) -> int:
-    return sum(after > before for (_, before), (_, after) in pairwise(series))
