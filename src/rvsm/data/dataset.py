@@ -148,7 +148,6 @@ class Source(Protocol):
 
     def load(self) -> Dataset:
         """Return the data set."""
-        ...
 
 
 def stratified(labels: Tensor, fraction: float, *, seed: int) -> Tensor:

@@ -76,6 +76,8 @@ def columns(keys: Sequence[Key], width: float) -> int:
 
 def height(keys: Sequence[Key], width: float) -> float:
     """Return the height of a drawn legend in inches."""
+    if not keys:
+        return 0.0
     rows = -(-len(keys) // columns(keys, width))
     return _ROW * rows * max(len(_lines(key)) for key in keys)
 

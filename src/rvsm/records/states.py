@@ -21,8 +21,7 @@ Tree = Any
 """Dicts, lists, tuples, tensors, strings, numbers, booleans and None, nested."""
 
 _FORMAT = "rvsm-checkpoint-1"
-_PART = "#"
-"""The prefix of tensors that are not entries of a model's state themselves, but parts of an entry."""
+_PART = "#"  # the prefix of tensors that are not entries of a model's state themselves, but parts of an entry
 
 
 class DamagedError(ValueError):
