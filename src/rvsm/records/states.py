@@ -127,7 +127,7 @@ def load_weights(path: Path) -> dict[str, Any]:
         tensors, about = _read(path)
         parts = {key.removeprefix(_PART): tensors.pop(key) for key in list(tensors) if key.startswith(_PART)}
         return {**tensors, **_joined(parts, about.get("rest", "{}"))}
-    except ValueError as error:
+    except (ValueError, TypeError) as error:  # the latter if the rest is not a table
         raise ValueError(
             f"{path} cannot be read ({error}); check that it is complete and that the run is finished"
         ) from None

@@ -11,7 +11,7 @@ from rvsm.records import Evaluation, Outcome, Record, Run
 from rvsm.records.values import clean
 from rvsm.report.statistics import Mean
 
-_ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # another path of the images may hold other images
+_ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # but not the path of the images, which may hold others
 
 Series = list[tuple[float, float]]
 """Pairs of an epoch and a value."""
