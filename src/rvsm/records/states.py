@@ -88,6 +88,7 @@ def save(tree: Tree, path: Path) -> None:
 def load(path: Path) -> Tree:
     """Return the state in a checkpoint, or raise `DamagedError` with the reason."""
     try:
+        require_regular(path)
         tensors, about = _read(path)
     except ValueError as error:
         raise DamagedError(f"{path} cannot be read: {error}") from None
@@ -123,6 +124,8 @@ def save_weights(weights: Mapping[str, Any], path: Path) -> None:
 
 def load_weights(path: Path) -> dict[str, Any]:
     """Return the state of a model."""
+    if path.exists():
+        require_regular(path)
     try:
         tensors, about = _read(path)
         parts = {key.removeprefix(_PART): tensors.pop(key) for key in list(tensors) if key.startswith(_PART)}
@@ -135,8 +138,6 @@ def load_weights(path: Path) -> dict[str, Any]:
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors and the metadata of a file."""
-    if path.exists():
-        require_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118 - not a dict
