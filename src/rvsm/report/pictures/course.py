@@ -114,14 +114,12 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
     zero = any(v == 0 for c in shown for s in c.series(gap) for _, v in s)
     logarithmic = _logarithmic([c.series(gap) for c in shown])
     ends = {c.name: [s[-1][1] for s in c.series(gap)] for c in shown if c.series(gap)}
-    largest = max(ends, key=lambda name: max(ends[name]), default=None)
-    last = (
-        ""
-        if largest is None
-        else f" {plot.when(shown)} the largest gap is {max(ends[largest]):.3g}{f', of {largest}' * (len(ends) > 1)}."
-        if max(ends[largest]) > 0
-        else f" {plot.when(shown)} w = u in all runs."
-    )
+    last = ""
+    if ends:
+        largest = max(ends, key=lambda name: max(ends[name]))
+        size, owner = max(ends[largest]), f", of {largest}" if len(ends) > 1 else ""
+        last = f"the largest gap is {size:.3g}{owner}." if size > 0 else "w = u in all runs."
+        last = f" {plot.when(shown)} {last}"
     if logarithmic and zero:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
     return Figure(
