@@ -136,8 +136,7 @@ def _compare(words: list[str]) -> None:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
     configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     out = options.out or options.runs / "comparison"
-    seeds = range(options.seeds)
-    show(compare(configs, seeds=seeds, runs=options.runs, out=out, console=_console(), jobs=options.jobs))
+    show(compare(configs, seeds=range(options.seeds), runs=options.runs, out=out, console=_console(), jobs=options.jobs))
 
 
 def _report(words: list[str]) -> None:

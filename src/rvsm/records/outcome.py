@@ -91,11 +91,14 @@ class Timing:
     engine: str = read_with(LINE.needed)
     precision: str = read_with(LINE.needed)
     batch: int = read_with(COUNT.needed)
-    milliseconds: float = read_with(NON_NEGATIVE.at)
+    milliseconds: float = read_with(NON_NEGATIVE.needed)
 
-    def __post_init__(self) -> None:
-        if not self.milliseconds:
+    @classmethod
+    def of(cls, tree: Any) -> "Timing":
+        """Read a timing."""
+        if not NON_NEGATIVE.at(tree, "milliseconds"):
             raise ValueError("runtime.engines should have milliseconds > 0")
+        return cls(**read_fields(cls, tree))
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ class Runtime:
         return cls(
             COUNT.needed(TABLE.needed(whole, "runtime"), "file_bytes"),
             COUNT.at(tree, "threads"),
-            tuple(Timing(**read_fields(Timing, one)) for one in LIST.given(whole, "runtime", "engines") or ()),
+            tuple(map(Timing.of, LIST.given(whole, "runtime", "engines") or ())),
         )
 
     @property

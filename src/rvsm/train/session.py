@@ -146,8 +146,7 @@ def _refuse(config: Config, folder: Path) -> None:
     if not (folder / "config.toml").exists():
         return
     refuse_others(config, folder)
-    run = Run(folder)
-    if run.result() is not None:
+    if Run(folder).result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
         f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is"

@@ -71,10 +71,10 @@ def _removed(outcomes: Mapping[str, Outcome]) -> str:
     found = {name: (known and o.channels) or _zero(o) for name, o in outcomes.items()}
     most = max(found, key=lambda name: found[name][0])
     removed, total = found[most]
+    if not removed and known:
+        return "No channel of any network can be left out entirely."
     if not removed:
-        return (
-            "No channel of any network can be left out entirely." if known else "No network has a channel that is zero."
-        )
+        return "No network has a channel that is zero."
     reason = ": they are zero, constant, or never read" if known else ""
     return f"Over all layers, {removed} of {total} channels{f' of {most}' if len(found) > 1 else ''} {verb}{reason}."
 
