@@ -94,12 +94,11 @@ def _resume(words: list[str]) -> None:
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
     add_allow_import(parser)
     options = parser.parse_args(words)
-    folder = options.run
     from rvsm.train import quoted, resume, summary
 
-    result = resume(folder, _console(), allow_import=options.allow_import)
-    show(f"{folder}: {summary(result)}")
-    show(f"see it with: rvsm report {quoted(folder)}")
+    result = resume(options.run, _console(), allow_import=options.allow_import)
+    show(f"{options.run}: {summary(result)}")
+    show(f"see it with: rvsm report {quoted(options.run)}")
 
 
 def _compare(words: list[str]) -> None:
@@ -136,7 +135,8 @@ def _compare(words: list[str]) -> None:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
     configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     out = options.out or options.runs / "comparison"
-    show(compare(configs, seeds=range(options.seeds), runs=options.runs, out=out, console=_console(), jobs=options.jobs))
+    seeds = range(options.seeds)
+    show(compare(configs, seeds=seeds, runs=options.runs, out=out, console=_console(), jobs=options.jobs))
 
 
 def _report(words: list[str]) -> None:
