@@ -310,10 +310,10 @@ def measure_times(rounds: int = 40) -> None:
                 engines[ratio, "rvsm"] = partial(rvsm.compile(model.eval(), x, threads=2), x)
             taken: dict[tuple[int, str], list[float]] = {key: [] for key in engines}
             for _ in range(rounds):
-                for key, call in engines.items():
+                for which, call in engines.items():
                     began = time.perf_counter()
                     call()
-                    taken[key].append(1000 * (time.perf_counter() - began))
+                    taken[which].append(1000 * (time.perf_counter() - began))
             for (ratio, engine), found in taken.items():
                 key = {"kind": "time", "network": network, "ratio": ratio, "engine": engine, "batch": batch}
                 add({**key, "threads": 2, "ms": statistics.median(found)})
@@ -350,8 +350,8 @@ def tables() -> str:
         for batch in (1, 64):
             cells = []
             for engine in ("pytorch", "rvsm"):
-                found = [lines(kind="time", network=network, engine=engine, batch=batch, ratio=r) for r in (1, *RATIOS)]
-                cells.append(", ".join(f"{one[-1]['ms']:.2f}" if one else "–" for one in found))
+                times = [lines(kind="time", network=network, engine=engine, batch=batch, ratio=r) for r in (1, *RATIOS)]
+                cells.append(", ".join(f"{one[-1]['ms']:.2f}" if one else "–" for one in times))
             rows.append(f"| {network} | {batch} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

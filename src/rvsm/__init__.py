@@ -42,39 +42,21 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
-    "rvsm.groups": ["Block", "Channel", "Column", "Coupled", "Element", "Filter", "Row"],
-    "rvsm.lowering": ["compile"],
-    "rvsm.penalties": ["L0", "L1", "MCP", "SCAD", "Grouped", "LHalf", "LogSum", "TransformedL1"],
-    "rvsm.shrinking": ["shrink"],
-    "rvsm.splitting": [
-        "ACDC",
-        "ADMM",
-        "RVSM",
-        "Budget",
-        "Magnitude",
-        "ProxSGD",
-        "keep_zeros",
-        "recalibrate",
-        "release",
-    ],
+    "rvsm.groups": "Block Channel Column Coupled Element Filter Row",
+    "rvsm.lowering": "compile",
+    "rvsm.penalties": "L0 L1 MCP SCAD Grouped LHalf LogSum TransformedL1",
+    "rvsm.shrinking": "shrink",
+    "rvsm.splitting": "ACDC ADMM RVSM Budget Magnitude ProxSGD keep_zeros recalibrate release",
 }
-_MODULES = {
-    "bench": "torch",
-    "data": "train",
-    "export": "torch",
-    "groups": "torch",
-    "integrations": None,
-    "metrics": "torch",
-    "models": "torch",
-    "penalties": "torch",
-    "runtime": None,
-    "splitting": "torch",
-    "theory": "torch",
-    "train": "train",
+_EXTRAS = {
+    None: "integrations runtime",
+    "torch": "bench export groups metrics models penalties splitting theory",
+    "train": "data train",
 }
+_MODULES = {module: extra for extra, modules in _EXTRAS.items() for module in modules.split()}
 """The extra that brings what each module imports."""
 _ELSEWHERE = {"theory": "rvsm.paper.theory"}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
 

@@ -10,6 +10,7 @@ from typing import Any
 from rvsm.config import described
 from rvsm.files import write_text
 from rvsm.records import Record, Run
+from rvsm.records.reading import parse
 from rvsm.records.record import CURVE, FORMAT
 
 LARGEST = 1_000_000
@@ -147,8 +148,7 @@ def _is_path(value: Any) -> bool:
 
 def _curve(record: Record) -> dict[str, list[float | None]]:
     """Return the columns that have at least one value, as lists by epoch."""
-    fields = {"_".join(path): "_".join(reversed(path)) for path in CURVE.values()}  # w_loss is loss_w
-    columns = {column: [getattr(one, name) for one in record.evaluations] for column, name in fields.items()}
+    columns = {column: [getattr(one, name) for one in record.evaluations] for column, name in CURVE.items()}
     return {name: column for name, column in columns.items() if any(value is not None for value in column)}
 
 
@@ -177,13 +177,14 @@ def _lines(path: Path) -> dict[tuple[str, str, int | None], tuple[str, Record]]:
         if not text.strip():
             continue
         try:
-            record = Record.of_line(json.loads(text))
-        except json.JSONDecodeError as error:
-            raise _damaged(place, path, f"it is not JSON from character {error.pos + 1} on") from None
-        except RecursionError:
-            raise _damaged(place, path, "it is nested too deeply") from None
+            record = Record.of_line(parse(json.loads, text))
         except ValueError as error:
-            raise _damaged(place, path, str(error)) from None
+            damage = str(error)
+            if isinstance(error, json.JSONDecodeError):
+                damage = f"it is not JSON from character {error.pos + 1} on"
+            raise ValueError(
+                f"line {place} of {path} is damaged: {damage}; restore the line, or delete it and collect its run again"
+            ) from None
         key = _key(record)
         if key in found:
             raise ValueError(
@@ -192,9 +193,3 @@ def _lines(path: Path) -> dict[tuple[str, str, int | None], tuple[str, Record]]:
             )
         found[key], places[key] = (text, record), place
     return found
-
-
-def _damaged(place: int, path: Path, what: str) -> ValueError:
-    return ValueError(
-        f"line {place} of {path} is damaged: {what}; restore the line, or delete it and collect its run again"
-    )

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rvsm.config import build, config_of
 from rvsm.data import Images
-from rvsm.data.decode import decode
+from rvsm.data.decode import decode_file
 from rvsm.records import Run
-from rvsm.train import load_network, quoted
+from rvsm.train.result import finished_result, load_network
 
 _BATCH = 64
 
@@ -28,24 +28,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A network together with the format of its images.
+    """A network together with the format of its images."""
 
-    Attributes:
-        network: maps normalised images ``[n, channels, size, size]`` to scores ``[n, classes]``.
-        shape: channels, height and width of an image.
-        classes: the names of the outputs.
-        mean: the mean of each channel, for pixels from 0 to 1.
-        std: the standard deviation of each channel.
-        run: the folder of the run that it comes from.
-
-    """
-
-    network: Callable[[Tensor], Tensor]
-    shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    run: Run
+    network: Callable[[Tensor], Tensor]  # normalised images [n, channels, size, size] to scores [n, classes]
+    shape: tuple[int, int, int]  # channels, height and width of an image
+    classes: tuple[str, ...]  # the names of the outputs
+    mean: tuple[float, ...]  # the mean of each channel, for pixels from 0 to 1
+    std: tuple[float, ...]  # the standard deviation of each channel
+    run: Run  # the folder of the run that it comes from
 
     @torch.inference_mode()
     def scores(self, pixels: Tensor) -> Tensor:
@@ -104,10 +94,7 @@ def load_classifier(source: Path, *, run: Path | None = None, allow_import: Coll
 
         network = load(source)
         kept = _run_of(source, run)
-        found = kept.result("input", "classes", "mean", "std")
-        if found is None:
-            raise ValueError(f"{kept.folder} is not finished; continue with: rvsm resume {quoted(kept.folder)}")
-        result = found
+        result = finished_result(kept)
     channels, height, width = result["input"]
     return Classifier(
         network, (channels, height, width), tuple(result["classes"]), tuple(result["mean"]), tuple(result["std"]), kept
@@ -134,8 +121,4 @@ def _run_of(file: Path, run: Path | None) -> Run:
 def _pixels(file: Path, channels: int, size: int) -> Tensor:
     if not file.is_file():
         raise ValueError(f"{file} does not exist or is not a file; give image files")
-    try:
-        contents = file.read_bytes()
-    except OSError as error:
-        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from None
-    return torch.tensor(decode(contents, str(file), channels=channels, size=size))
+    return torch.tensor(decode_file(file, channels=channels, size=size))

@@ -47,22 +47,13 @@ class LayerStatistics:
 
 @dataclass(frozen=True)
 class Statistics:
-    """All sparsified tensors of a model at one step; u is the sparse copy that would be written now.
+    """All sparsified tensors of a model at one step; u is the sparse copy that would be written now."""
 
-    Attributes:
-        layers: one entry for each sparsified tensor.
-        parameters: the total number of parameters of the model.
-        parameter_zeros: the number of parameters that would be zero, sparsified or not.
-        penalty: ΣλP(u).
-        coupling: Σ(β/2)‖w − u‖².
-
-    """
-
-    layers: tuple[LayerStatistics, ...]
-    parameters: int
-    parameter_zeros: int
-    penalty: float
-    coupling: float
+    layers: tuple[LayerStatistics, ...]  # one entry for each sparsified tensor
+    parameters: int  # the total number of parameters of the model
+    parameter_zeros: int  # the number of parameters that would be zero, sparsified or not
+    penalty: float  # ΣλP(u)
+    coupling: float  # Σ(β/2)‖w − u‖²
 
     @property
     def sparsity(self) -> float:

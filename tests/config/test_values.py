@@ -2,6 +2,7 @@
 
 import enum
 import math
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rvsm.config.values import kind_of, plain, typed
-from rvsm.records.reading import parse_toml
 
 
 class Kind(enum.Enum):
@@ -142,5 +142,5 @@ def test_what_a_run_keeps_comes_back(annotation: Any, value: Any) -> None:
             began = typed("key", value, annotation, word=word)
         except ValueError:
             continue
-        kept = parse_toml(tomli_w.dumps({"key": plain(began)}))["key"]
+        kept = tomllib.loads(tomli_w.dumps({"key": plain(began)}))["key"]
         assert typed("key", kept, annotation) == began

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rvsm.data.idx import read_idx
+from rvsm.data.fashion_mnist import read_idx
 
 
 def _idx(array: np.ndarray) -> bytes:

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Key
+from rvsm.pages.drawing import readings
 from rvsm.pages.keys import columns, gid, height
-from rvsm.pages.readings import readings
 
 
 def test_lines_and_stairs_with_a_label_answer() -> None:

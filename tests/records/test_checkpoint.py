@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from rvsm.records import DamagedError
-from rvsm.records.checkpoint import load, save
+from rvsm.records.states import load, save
 
 TENSORS = {
     "float32": torch.tensor([1.0, -0.0, float("nan"), float("-inf"), 1e-45]),

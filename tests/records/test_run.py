@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rvsm.records import Run, folder_of, locked
-from rvsm.records.checkpoint import save
+from rvsm.records.states import save
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rvsm.records.tree import join, split
+from rvsm.records.states import join, split
 
 
 def same(one: Any, other: Any) -> bool:

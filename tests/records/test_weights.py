@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from rvsm.records import check_weights
-from rvsm.records.weights import load_weights, save_weights
+from rvsm.records.states import load_weights, save_weights
 
 
 class Counting(nn.Linear):

@@ -12,7 +12,7 @@ import pytest
 from rvsm.records import Run
 from rvsm.report import report
 from rvsm.report.configurations import configurations
-from rvsm.report.pictures import NAMES, channels
+from rvsm.report.pictures import PICTURES, channels
 
 timed = runpy.run_path(str(Path(__file__).with_name("made.py")))["timed"]
 
@@ -38,7 +38,7 @@ def is_self_contained(html: str) -> bool:
 
 def test_a_comparison_has_all_its_pictures(comparison: Path) -> None:
     html = comparison.read_text(encoding="utf-8")
-    named = list(NAMES)
+    named = list(PICTURES)
     assert pictures(html) == named
     files = {file.name for file in (comparison.parent / "pictures").iterdir()}
     assert files == {f"{name}.{ending}" for name in named for ending in ("png", "pdf")}

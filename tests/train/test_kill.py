@@ -136,10 +136,10 @@ def test_killed_before_the_first_checkpoint(forks: Any, unbroken: Unbroken, tmp_
 
 def test_killed_at_the_end_of_each_epoch(forks: Any, unbroken: Unbroken, tmp_path: Path) -> None:
     # After the last step of an epoch, before the look at the validation images is recorded.
-    expected, calls = unbroken("rvsm", "_look")
+    expected, calls = unbroken("rvsm", "_evaluate")
     for number in range(3):
         folder = tmp_path / f"run-{number}"
-        killed = forks(words=words("rvsm", folder), minutes=0, within="_look", kill_at=number * calls // 3)
+        killed = forks(words=words("rvsm", folder), minutes=0, within="_evaluate", kill_at=number * calls // 3)
         assert killed["killed"]
         assert resumed(forks, folder, "rvsm")["status"] == 0
         assert Ending(folder) == expected
@@ -147,7 +147,7 @@ def test_killed_at_the_end_of_each_epoch(forks: Any, unbroken: Unbroken, tmp_pat
 
 def test_what_is_lost_is_at_most_the_work_since_the_last_checkpoint(forks: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert forks(words=words("rvsm", folder), within="_look", kill_at=0)["killed"]  # no checkpoint: epoch 1 is lost
+    assert forks(words=words("rvsm", folder), within="_evaluate", kill_at=0)["killed"]  # no checkpoint: epoch 1 is lost
     assert Run(folder).checkpoints() == []
     assert forks(words=["resume", str(folder)], within="on_record", kill_at=0, minutes=0)["killed"]
     answer = forks(words=["resume", str(folder)])  # now there was one after each step but the last of the epoch

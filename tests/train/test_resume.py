@@ -15,8 +15,8 @@ from rvsm.config import Choice, Config, build, read_config
 from rvsm.data import Dataset
 from rvsm.records import Run, locked
 from rvsm.train import Callback, StoppedError, Trainer, load_network, resume, session, start, start_or_resume
-from rvsm.train.randomness import seed_all
 from rvsm.train.recorder import Recorder
+from rvsm.train.restoring import seed_all
 from rvsm.train.result import finish
 
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")

@@ -15,11 +15,11 @@ from torch import nn
 
 from rvsm.config import Training
 from rvsm.data import Dataset
-from rvsm.records.checkpoint import load, save
+from rvsm.records.states import load, save
 from rvsm.train import hardware, start, summary
 from rvsm.train.display import clock
 from rvsm.train.measure import EDGES, channel_norms, histogram
-from rvsm.train.randomness import random_state, seed_all, set_random_state
+from rvsm.train.restoring import random_state, seed_all, set_random_state
 
 
 def draw() -> tuple[float, ...]:

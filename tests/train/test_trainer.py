@@ -13,7 +13,7 @@ import rvsm.train.measure
 import rvsm.train.trainer
 from rvsm.config import Config, read_config
 from rvsm.data import Batches, Dataset, Images
-from rvsm.records.checkpoint import load, save
+from rvsm.records.states import load, save
 from rvsm.train import Trainer, summary
 from rvsm.train.result import finish
 
@@ -311,7 +311,7 @@ class TestModels:
     def test_trying_changes_nothing(self, small: Any, digits: Dataset) -> None:
         torch.manual_seed(0)
         from rvsm.config import build
-        from rvsm.train.randomness import seed_all
+        from rvsm.train.restoring import seed_all
 
         config = small()
         seed_all(config.seed)

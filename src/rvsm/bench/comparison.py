@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from rvsm.bench.engines import ENGINES, OURS, Engine, Inputs, called
 from rvsm.example_inputs import difference, example_tuple, trial_inputs
+from rvsm.markdown import pipe_table
 from rvsm.threads import torch_threads
 
 REST = 0.01  # seconds between engines, since threads of the previous one still spin
@@ -90,8 +91,6 @@ class Comparison:
 
     def markdown(self) -> str:
         """Return the table in Markdown, followed by its conclusions."""
-        from rvsm.pages.markdown import pipe_table  # imports matplotlib, which timing does not need
-
         head, *rows = self.rows()
         return "\n".join([f"### {self.title}", "", pipe_table(head, rows), *self._verdicts()])
 

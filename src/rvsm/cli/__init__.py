@@ -8,20 +8,19 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rvsm import __version__
-from rvsm.cli.arguments import add_allow_import, path
-from rvsm.cli.networks import bench, info, pack
-from rvsm.cli.showing import LogFormatter, complain, show
-from rvsm.cli.using import collect, evaluate, predict
+from rvsm.cli.networks import bench, evaluate, info, pack, predict
+from rvsm.cli.terminal import LogFormatter, add_allow_import, complain, parser_of, path, show
 from rvsm.extras import MissingLibraryError, needed_by
 from rvsm.plugins import plugins
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Command = Callable[[list[str]], int]
+Command = Callable[[list[str]], int | None]
+"""A command takes its words, and may return an exit code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings(), needed_by(command, extra="train"):  # this extra has all that any command needs
             warnings.showwarning = _warn
-            return COMMANDS[command][0](words[1:])
+            return COMMANDS[command][0](words[1:]) or 0
     except MissingLibraryError as missing:
         complain(missing)
     except KeyboardInterrupt as stopped:
@@ -64,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-def _train(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rvsm train", add_help=False, allow_abbrev=False)
+def _train(words: list[str]) -> None:
+    parser = parser_of("train", None, add_help=False, allow_abbrev=False)
     parser.add_argument("--run", type=path, help="the run's folder (default: runs/NAME-sSEED)")
     parser.add_argument("-h", "--help", action="store_true", help="list all options and exit")
     add_allow_import(parser)
@@ -79,7 +78,7 @@ def _train(words: list[str]) -> int:
     if options.help:
         show(help_of(flags, file, allow_import=options.allow_import))
         show(parser.format_help().partition("\n\n")[2])
-        return 0
+        return
     config = read_config(file, flags, allow_import=options.allow_import)
     from rvsm.records import folder_of
     from rvsm.train import quoted, start, summary
@@ -88,28 +87,25 @@ def _train(words: list[str]) -> int:
     result = start(config, folder, _console())
     show(f"{config.name}: {summary(result)}")
     show(f"the run is in {folder}; see it with: rvsm report {quoted(folder)}")
-    return 0
 
 
-def _resume(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="rvsm resume", description="Resume a run from its newest checkpoint.")
+def _resume(words: list[str]) -> None:
+    parser = parser_of("resume", "Resume a run from its newest checkpoint.")
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
     add_allow_import(parser)
     options = parser.parse_args(words)
-    folder = options.run
     from rvsm.train import quoted, resume, summary
 
-    result = resume(folder, _console(), allow_import=options.allow_import)
-    show(f"{folder}: {summary(result)}")
-    show(f"see it with: rvsm report {quoted(folder)}")
-    return 0
+    result = resume(options.run, _console(), allow_import=options.allow_import)
+    show(f"{options.run}: {summary(result)}")
+    show(f"see it with: rvsm report {quoted(options.run)}")
 
 
-def _compare(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm compare",
+def _compare(words: list[str]) -> None:
+    parser = parser_of(
+        "compare",
+        "Run what is missing and skip what is finished. Print and save a table with mean ± std and a page.",
         usage="rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]",
-        description="Run what is missing and skip what is finished. Print and save a table with mean ± std and a page.",
         epilog="Other options apply to all files; rvsm train --help lists them.",
         allow_abbrev=False,
     )
@@ -123,34 +119,28 @@ def _compare(words: list[str]) -> int:
     parser.add_argument("--out", type=path, help="where to write the table and the page (default: RUNS/comparison)")
     add_allow_import(parser)
     options, rest = parser.parse_known_args(words)
+    without_files = ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
+    if not rest:  # before the imports, which take seconds
+        raise without_files
     from rvsm.compare import compare
     from rvsm.config import read_config, split
 
     files, flags = split(rest)
     if not files:
-        raise ValueError("compare needs at least one file: rvsm compare experiments/fashion-mnist/*.toml")
+        raise without_files
     if any(flag.partition("=")[0] == "--seed" for flag in flags):
         raise ValueError("compare runs each file with the seeds 0 to N-1; use --seeds N instead of --seed")
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
     configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
-    page = compare(
-        configs,
-        seeds=range(options.seeds),
-        runs=options.runs,
-        out=options.out or options.runs / "comparison",
-        console=_console(),
-        jobs=options.jobs,
-    )
-    show(page)
-    return 0
+    out = options.out or options.runs / "comparison"
+    seeds = range(options.seeds)
+    show(compare(configs, seeds=seeds, runs=options.runs, out=out, console=_console(), jobs=options.jobs))
 
 
-def _report(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm report", description="Write a page with a table and pictures about one or more runs."
-    )
+def _report(words: list[str]) -> None:
+    parser = parser_of("report", "Write a page with a table and pictures about one or more runs.")
     parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of runs")
     parser.add_argument("--out", type=path, help="the folder to write to (default: the folder of the first run)")
     options = parser.parse_args(words)
@@ -163,23 +153,32 @@ def _report(words: list[str]) -> int:
         show(report(runs, out=out))
     except OSError as error:
         raise ValueError(f"{out} cannot be written to: {error.strerror or error}; give a folder with --out") from None
-    return 0
 
 
-def _demo(words: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="rvsm demo", description="Train a small network on embedded digits with several methods, and compare them."
-    )
+def _collect(words: list[str]) -> None:
+    parser = parser_of("collect", "Save finished runs as lines of a small text file, the source of tables of results.")
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of finished runs")
+    replaced_lines = "the file; a line with the same name, options and seed is replaced"
+    parser.add_argument("--into", type=path, required=True, metavar="FILE.jsonl", help=replaced_lines)
+    options = parser.parse_args(words)
+    from rvsm.collect import collect
+    from rvsm.records import Run
+
+    new, replaced = collect([Run(folder) for folder in options.runs], options.into)
+    show(f"{options.into}: {new} new, {replaced} replaced")
+
+
+def _demo(words: list[str]) -> None:
+    parser = parser_of("demo", "Train a small network on embedded digits with several methods, and compare them.")
     parser.add_argument("--seed", type=int, default=0, help="seed of the weights and the batches")
     parser.add_argument("--out", type=path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
     options = parser.parse_args(words)
     from rvsm.demo import demo
 
     show(demo(_console(), seed=options.seed, out=options.out))
-    return 0
 
 
-def _told(command: Command) -> str:
+def _summary(command: Command) -> str:
     """Return the first line of a command's docstring for the help."""
     line = (command.__doc__ or "").strip().partition("\n")[0]
     return line[:1].lower() + line[1:].removesuffix(".")
@@ -196,19 +195,12 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
     "info": (info, "describe the contents of a packed file: rvsm info FILE"),
-    "collect": (collect, "save finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
-    **{name: (found, _told(found)) for name, found in plugins("rvsm.commands").items()},
+    "collect": (_collect, "save finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
+    **{name: (found, _summary(found)) for name, found in plugins("rvsm.commands").items()},
 }
 
 
-def _warn(  # noqa: PLR0917 - the signature that the warnings module expects
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as a sentence, without the line of code that caused it."""
     complain(message)
 

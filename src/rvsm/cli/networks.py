@@ -1,17 +1,15 @@
-"""The commands about networks: pack, bench and info."""
+"""The commands that use networks: pack, bench, info, evaluate and predict."""
 
 import argparse
+import json
 from pathlib import Path
 
-from rvsm.cli.arguments import add_allow_import, path
-from rvsm.cli.showing import show
+from rvsm.cli.terminal import add_allow_import, parser_of, path, show
 
 
-def pack(words: list[str]) -> int:
+def pack(words: list[str]) -> None:
     """Write a network to a file for the sparse runtime."""
-    parser = argparse.ArgumentParser(
-        prog="rvsm pack", description="Compile a network for the sparse runtime and write it to a file."
-    )
+    parser = parser_of("pack", "Compile a network for the sparse runtime and write it to a file.")
     parser.add_argument(
         "source", metavar="RUN|module:callable", help="a finished run, or a callable that makes the network"
     )
@@ -22,19 +20,14 @@ def pack(words: list[str]) -> int:
 
     run = Path(options.source)
     out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
-    described = pack(
-        options.source, out, weights=options.weights, shape=options.input, allow_import=options.allow_import
-    )
-    show(described)
+    more = {"weights": options.weights, "shape": options.input, "allow_import": options.allow_import}
+    show(pack(options.source, out, **more))
     show(out)
-    return 0
 
 
-def bench(words: list[str]) -> int:
+def bench(words: list[str]) -> None:
     """Time a network in several engines."""
-    parser = argparse.ArgumentParser(
-        prog="rvsm bench", description="Time a network in the sparse runtime and in alternative engines."
-    )
+    parser = parser_of("bench", "Time a network in the sparse runtime and in alternative engines.")
     parser.add_argument(
         "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
     )
@@ -50,45 +43,87 @@ def bench(words: list[str]) -> int:
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
 
-    if options.keep:
-        if options.weights or options.against or options.input:
-            raise ValueError(
-                "--keep needs the folder of a run, which has its own weights and image shape; leave out --weights,"
-                " --against and --input"
-            )
-        kept = measure(
-            Path(options.source), batches=options.batches, threads=options.threads, allow_import=options.allow_import
+    how = {"batches": options.batches, "threads": options.threads, "allow_import": options.allow_import}
+    if not options.keep:
+        network = {"weights": options.weights, "against": options.against, "shape": options.input}
+        show(bench(options.source, **network, **how))
+    elif options.weights or options.against or options.input:
+        raise ValueError(
+            "--keep needs the folder of a run, which has its own weights and image shape; leave out --weights,"
+            " --against and --input"
         )
-        show(kept)
-        return 0
-    shown = bench(
-        options.source,
-        weights=options.weights,
-        against=options.against,
-        shape=options.input,
-        batches=options.batches,
-        threads=options.threads,
-        allow_import=options.allow_import,
-    )
-    show(shown)
-    return 0
+    else:
+        show(measure(Path(options.source), **how))
 
 
-def info(words: list[str]) -> int:
+def info(words: list[str]) -> None:
     """Describe the contents of a packed file."""
-    parser = argparse.ArgumentParser(prog="rvsm info", description="Describe the contents of a packed file.")
+    parser = parser_of("info", "Describe the contents of a packed file.")
     parser.add_argument("file", type=path, metavar="FILE", help="a file written by rvsm pack or program.save")
     options = parser.parse_args(words)
     from rvsm.runtime import describe
 
     show(describe(options.file))
-    return 0
+
+
+def evaluate(words: list[str]) -> None:
+    """Measure the accuracy of a run or a packed file."""
+    parser = parser_of(
+        "evaluate",
+        "Measure the accuracy of a finished run or a packed file, on its test images or on those of another data set.",
+        usage="rvsm evaluate RUN|FILE [--run RUN] [--json] [--data.option VALUE …]",
+        epilog="--data.path, --data.name and so on choose other images; rvsm train --help lists these options.",
+        allow_abbrev=False,
+    )
+    _add_classifier(parser)
+    options, flags = parser.parse_known_args(words)
+    if wrong := [word for word in flags if word.startswith("-") and not word.startswith("--data.")]:
+        parser.error(f"unrecognized option {wrong[0]}")
+    from rvsm.inference import images_of, load_classifier
+
+    classifier = load_classifier(options.source, run=options.run, allow_import=options.allow_import)
+    found = classifier.evaluate(images_of(classifier.run, flags))
+    if options.json:
+        show(json.dumps(found))
+    else:
+        show(f"accuracy {100 * found['accuracy']:.2f} %, loss {found['loss']:.4f}, on {found['images']} test images")
+
+
+def predict(words: list[str]) -> None:
+    """Print the classes of images."""
+    parser = parser_of(
+        "predict",
+        "Print the class and its probability for each image, with a finished run or a packed file. Images are cropped"
+        " to squares, scaled and normalised as in the run.",
+        allow_abbrev=False,
+    )
+    _add_classifier(parser)
+    parser.add_argument("images", nargs="+", type=path, metavar="IMAGE", help="image files")
+    options = parser.parse_args(words)
+    from rvsm.inference import load_classifier
+
+    classifier = load_classifier(options.source, run=options.run, allow_import=options.allow_import)
+    width = max(map(len, classifier.classes))
+    for found in classifier.predict(options.images):
+        if options.json:
+            show(json.dumps({"file": found.file, "class": found.name, "probability": found.probability}))
+        else:
+            show(f"{found.name:{width}}  {100 * found.probability:6.2f} %  {found.file}")
 
 
 def _add_network(parser: argparse.ArgumentParser) -> None:
     weights = "the weights for module:callable: a .safetensors file, or a .pt file that holds only tensors"
     parser.add_argument("--weights", type=path, help=weights)
     parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; not needed for a run")
+    add_allow_import(parser)
+
+
+def _add_classifier(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", type=path, metavar="RUN|FILE", help="the folder of a finished run, or a packed file")
+    parser.add_argument(
+        "--run", type=path, help="the run that a packed file was made from (default: the folder of the file)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     add_allow_import(parser)
 
 

@@ -6,7 +6,6 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from rvsm.config.config import Config
 from rvsm.config.sections import entry, takes
@@ -32,8 +31,8 @@ def network(config: Config, *, channels: int, classes: int, size: int) -> nn.Mod
     try:
         model = maker(**{k: v for k, v in about.items() if takes(maker, k)}, **config.model.options)
     except Exception as error:  # a user's code may raise anything
-        told = str(error) if config.model.name in MODELS else blame(error)
-        raise ValueError(f"the model {config.model.name!r} cannot be created: {told}") from error
+        reason = str(error) if config.model.name in MODELS else blame(error)
+        raise ValueError(f"the model {config.model.name!r} cannot be created: {reason}") from error
     if not isinstance(model, nn.Module):
         raise ValueError(f"model.name {config.model.name!r} must return a torch.nn.Module but returned {model!r}")
     return model
@@ -51,15 +50,9 @@ def schedule(config: Config) -> Schedule:
 
 def augmentations(config: Config) -> list[Augmentation]:
     """Return the random changes of the training images."""
-    chosen = config.augment
-    changes: list[Augmentation] = []
-    if chosen.crop:
-        changes.append(RandomCrop(padding=chosen.crop))
-    if chosen.flip:
-        changes.append(Flip())
-    if chosen.cutout:
-        changes.append(Cutout(size=chosen.cutout))
-    return changes
+    crop, flip, cutout = config.augment.crop, config.augment.flip, config.augment.cutout
+    changes = [RandomCrop(padding=crop) if crop else None, Flip() if flip else None, Cutout(cutout) if cutout else None]
+    return [change for change in changes if change is not None]
 
 
 def penalty(config: Config) -> Penalty | None:
@@ -93,14 +86,16 @@ def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Met
         "epoch_steps": steps // config.training.epochs,
         "steps": None if takes(maker, "budget") else steps,  # a budget already has them
     }
-    told = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
+    known = {k: v for k, v in whole.items() if takes(maker, k) and v is not None}
     with _of("method"):
-        return cast(Method, maker(model, **told, **config.method.options))
+        return cast(Method, maker(model, **known, **config.method.options))
 
 
 def check(config: Config) -> None:
     """Raise all errors that can be found without data."""
-    for section, make in (("optimizer", _trial), ("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
+    with _of("optimizer"):  # with a dummy parameter, so that torch rejects invalid options now
+        optimizer(config).build([nn.Parameter(torch.zeros(1))])
+    for section, make in (("schedule", schedule), ("penalty", penalty), ("groups", grouping)):
         with _of(section):
             make(config)
     with _of("budget"):
@@ -114,8 +109,3 @@ def _of(section: str) -> Iterator[None]:
         yield
     except (ValueError, TypeError) as error:
         raise ValueError(f"[{section}] {error}") from None
-
-
-def _trial(config: Config) -> Optimizer:
-    """Return an optimizer for a dummy parameter, so that torch rejects invalid options now."""
-    return optimizer(config).build([nn.Parameter(torch.zeros(1))])

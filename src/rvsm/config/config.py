@@ -30,37 +30,21 @@ class Config:
     """The definition of a training: data, model, optimizer, schedule, epochs, and how the weights are made sparse.
 
     `read_config` makes it from a file and the command line.
-
-    Attributes:
-        name: the name of the run, and of its row in a table.
-        seed: decides the initial weights, the order of the images, their augmentation and the validation images.
-        data: the data set.
-        model: the network.
-        optimizer: the optimizer.
-        schedule: how the learning rate changes.
-        training: epochs, batches, precision.
-        augment: random changes of the training images.
-        method: the method that makes the weights sparse, or "dense".
-        penalty: the penalty, if the method has one; without λ if a budget sets it.
-        groups: how weights are grouped, if the method groups them.
-        budget: the options of the target sparsity, without the steps, if there is one.
-        weights: the file or the folder of the run with the initial weights, if they are not random.
-
     """
 
-    name: str
-    seed: int
+    name: str  # of the run, and of its row in a table
+    seed: int  # decides the initial weights, the order of the images, their augmentation and the validation images
     data: Choice
     model: Choice
     optimizer: Choice
-    schedule: Choice
-    training: Training
-    augment: Augment
-    method: Choice
-    penalty: Choice | None = None
-    groups: Choice | None = None
-    budget: Mapping[str, Any] | None = None
-    weights: str | None = None
+    schedule: Choice  # how the learning rate changes
+    training: Training  # epochs, batches, precision
+    augment: Augment  # random changes of the training images
+    method: Choice  # the method that makes the weights sparse, or "dense"
+    penalty: Choice | None = None  # the penalty, if the method has one; without λ if a budget sets it
+    groups: Choice | None = None  # how weights are grouped, if the method groups them
+    budget: Mapping[str, Any] | None = None  # the options of the target sparsity, without the steps, if there is one
+    weights: str | None = None  # the file or the folder of the run with the initial weights, if they are not random
 
     def __post_init__(self) -> None:
         if not -(2**63) <= self.seed < 2**64:
@@ -94,13 +78,7 @@ class Config:
 
 
 def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]]) -> str:
-    """Return eight characters that depend on all options of a table except its name and seed.
-
-    Args:
-        table: sections of options, with any values that a file can hold.
-        left_out: the options of each section that do not count.
-
-    """
+    """Return eight characters that depend on all options of a table but name, seed and those left out, by section."""
     counted = {
         section: {k: v for k, v in found.items() if k not in left_out.get(section, ())}
         if isinstance(found, Mapping)
@@ -114,13 +92,9 @@ def fingerprint(table: Mapping[str, Any], left_out: Mapping[str, Collection[str]
 def differences(ours: Config, theirs: Config, *, machine: bool = True) -> list[str]:
     """Return the options in which two configurations differ, as "training.epochs 10 → 12".
 
-    Args:
-        ours: the first configuration.
-        theirs: the second configuration.
-        machine: whether options that belong to a machine also count.
-
+    Options that belong to a machine count only if ``machine`` is true.
     """
-    one, other = _flat(ours.table()), _flat(theirs.table())
+    one, other = flat(ours.table()), flat(theirs.table())
     left_out = set() if machine else {f"{section}.{key}" for section, keys in OF_THE_MACHINE.items() for key in keys}
     return [
         f"{key} {one.get(key, 'unset')} → {other.get(key, 'unset')}"
@@ -140,11 +114,13 @@ def _kept(key: str, value: Any) -> Any:
         ) from None
 
 
-def _flat(table: Mapping[str, Any]) -> dict[str, Any]:
-    flat = {}
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a table of sections, by "section.key".
+
+    >>> flat({"seed": 0, "penalty": {"name": "l0", "lam": 0.1}})
+    {'seed': 0, 'penalty.name': 'l0', 'penalty.lam': 0.1}
+    """
+    options: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat.update({f"{key}.{k}": v for k, v in value.items()})
-        else:
-            flat[key] = value
-    return flat
+        options |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return options

@@ -5,6 +5,7 @@ import json
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from inspect import Parameter
 from typing import Any
 
@@ -27,16 +28,11 @@ class Options:
         allowed: the user's own models, as module:callable, that may be imported.
         everything: include options that exclude each other, λ and a budget, for the help.
 
-    Attributes:
-        sections: the callable that takes the options of a section, by the name of the section.
-        known: the options by key, such as "penalty.lam".
-        fixed: the keys of arguments that keep their default, since no file of options could hold it.
-
     """
 
     def __init__(self, said: Mapping[str, Any], *, allowed: Collection[str] = (), everything: bool = False) -> None:
         self.known = {key: _option(key, kind, default) for key, (kind, default, _) in _RUN.items()}
-        self.fixed: set[str] = set()
+        self.fixed: set[str] = set()  # the keys of arguments that keep their default, since no file could hold it
         self.names = {section: str(said.get(f"{section}.name", known.default)) for section, known in CHOICES.items()}
         if is_own(self.names["model"]):
             require_allowed(self.names["model"], allowed)
@@ -109,6 +105,24 @@ class Options:
         return "\n".join([*lines, ""])
 
 
+def unknown_key(key: str, known: Collection[str]) -> str:
+    """Return the message about an unknown key."""
+    section, _, option = key.partition(".")
+    near = [name for name in known if name.startswith(f"{section}.")]
+    if key == "base":
+        return "base is the first line of a TOML file that builds on another file; it cannot be used here"
+    if not option:
+        if section in (*CHOICES, *PLAIN):
+            return f"[{section}] is a section: write [{section}] and its options below, or --{section}.option"
+        return f"unknown key {key!r}; {_nearest(key, [name for name in known if '.' not in name])} and the sections"
+    if section not in (*CHOICES, *PLAIN):
+        return f"unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
+    if not near:
+        with_it = " or ".join(name for name, maker in CHOICES["method"].entries.items() if takes(maker, section))
+        return f"{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
+    return _misplaced(key, known) or f"unknown key {key!r}; {_nearest(key, near)}"
+
+
 def _option(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
@@ -144,3 +158,23 @@ def _wrapped(text: str, indent: str) -> list[str]:
     """Wrap a string into lines; docstring markup is removed, and names are not broken at hyphens."""
     text = " ".join(text.replace("`", "").split())
     return textwrap.wrap(text, 80, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _misplaced(key: str, known: Collection[str]) -> str | None:
+    """Return why a key of a known name cannot be used here."""
+    section, _, option = key.partition(".")
+    if key == "penalty.lam" and "budget.sparsity" in known:
+        return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
+    if key == "method.sparsity":
+        return "unknown key 'method.sparsity'; with rvsm and magnitude the target is budget.sparsity"
+    if section in CHOICES and option in CHOICES[section].given:
+        return f"{key} is decided by the rest of the training; leave it out"
+    entries = CHOICES[section].entries if section in CHOICES else {}
+    if owners := [name for name, maker in entries.items() if takes(maker, option)]:
+        return f"{key} is an option of {section}.name = {' or '.join(map(repr, owners))}, which is not chosen"
+    return None
+
+
+def _nearest(word: str, known: Collection[str]) -> str:
+    near = get_close_matches(word, known, 1, cutoff=0.5)
+    return f"{f'did you mean {near[0]!r}? ' if near else ''}there are {', '.join(known)}"

@@ -11,13 +11,17 @@ import tomli_w
 
 from rvsm.config.build import check
 from rvsm.config.config import Choice, Config
-from rvsm.config.messages import NO_TARGET, unknown_key
-from rvsm.config.options import Options
+from rvsm.config.options import Options, unknown_key
 from rvsm.config.sections import CHOICES, entry, is_own, takes
 from rvsm.config.settings import Setting, of_file, of_line, of_table
 from rvsm.config.training import Augment, Training
 from rvsm.config.values import plain, typed
 from rvsm.models import NotAllowedError
+
+_NO_TARGET = (
+    "the method needs to know how many zeros you want: give a target sparsity, --budget.sparsity 0.9 (rvsm,"
+    " magnitude, acdc), or a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+)
 
 
 def read_config(file: Path | None = None, flags: Sequence[str] = (), *, allow_import: Collection[str] = ()) -> Config:
@@ -163,7 +167,7 @@ def _values(options: Options, said: Mapping[str, Setting]) -> dict[str, Any]:
                 )
     missing = [key for key, value in values.items() if value is Parameter.empty]
     if missing and missing[0] == "penalty.lam" and "method.beta" not in said:
-        raise ValueError(NO_TARGET)
+        raise ValueError(_NO_TARGET)
     if missing:
         raise ValueError(f"{missing[0]} is missing: give --{missing[0]} on the command line, or write it in the file")
     return values
@@ -199,7 +203,7 @@ def _require_target(config: Config) -> None:
     """Raise unless the options determine how many zeros the method should make."""
     method, options = config.method.name, config.method.options
     if method == "rvsm" and config.budget is None and options.get("beta") is None:
-        raise ValueError(NO_TARGET)
+        raise ValueError(_NO_TARGET)
     maker = entry("method", method)
     if takes(maker, "budget") and not takes(maker, "penalty") and config.budget is None:
         raise ValueError(f"{method} needs a target: give --budget.sparsity 0.9")

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter
@@ -28,18 +28,11 @@ class Dense:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a configuration.
+    """A part of a configuration."""
 
-    Attributes:
-        entries: the registry that ``name`` chooses from.
-        default: the entry that is chosen by default.
-        given: arguments of the entries that the rest of the training determines.
-
-    """
-
-    entries: Mapping[str, Entry]
-    default: str
-    given: frozenset[str] = field(default_factory=frozenset)
+    entries: Mapping[str, Entry]  # the registry that ``name`` chooses from
+    default: str  # the entry that is chosen by default
+    given: frozenset[str] = frozenset()  # arguments of the entries that the rest of the training determines
 
 
 CHOICES: dict[str, Section] = {

@@ -1,28 +1,22 @@
 """The settings in files and on the command line, as a list in which later ones win."""
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rvsm.records.reading import parse_toml
+from rvsm.config.config import flat
+from rvsm.records.reading import parse
 
 
 class Setting(NamedTuple):
-    """The setting of one option.
+    """The setting of one option."""
 
-    Attributes:
-        key: the key, such as "penalty.lam".
-        value: a TOML value, or a word of the command line.
-        word: whether it comes from the command line.
-        base: the base file that it comes from, if any.
-
-    """
-
-    key: str
-    value: Any
-    word: bool = False
-    base: Path | None = None
+    key: str  # such as "penalty.lam"
+    value: Any  # a TOML value, or a word of the command line
+    word: bool = False  # whether it comes from the command line
+    base: Path | None = None  # the base file that it comes from, if any
 
 
 def split(words: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -59,13 +53,7 @@ def of_line(words: Sequence[str]) -> list[Setting]:
 
 def of_table(table: Mapping[str, Any], *, base: Path | None = None) -> list[Setting]:
     """Return the settings of a table of sections."""
-    settings: list[Setting] = []
-    for key, value in table.items():
-        options = value.items() if isinstance(value, Mapping) else ()
-        settings += [Setting(f"{key}.{option}", setting, base=base) for option, setting in options]
-        if not isinstance(value, Mapping):
-            settings.append(Setting(key, value, base=base))
-    return settings
+    return [Setting(key, value, base=base) for key, value in flat(table).items()]
 
 
 def of_file(file: Path) -> list[Setting]:
@@ -93,10 +81,11 @@ def of_file(file: Path) -> list[Setting]:
 
 def _table(file: Path) -> dict[str, Any]:
     try:
-        return parse_toml(file.read_text(encoding="utf-8"))
+        found: dict[str, Any] = parse(tomllib.loads, file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"there is no file {file}; give a TOML file such as those in experiments/") from None
     except IsADirectoryError:
         raise ValueError(f"{file} is a folder; give a TOML file, or use rvsm resume {file} to continue a run") from None
     except ValueError as error:
         raise ValueError(f"{file} is not a TOML file: {error}") from None
+    return found

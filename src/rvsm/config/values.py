@@ -26,18 +26,11 @@ class Kind(NamedTuple):
 def typed(key: str, value: Any, annotation: Any, *, word: bool = False) -> Any:
     """Return the value of an option in the type of its annotation, or raise a ValueError that names its key.
 
-    A string may stand for another value, such as "3" for an integer, and a number for a string. Numbers are finite,
-    and members of an enumeration are given by name.
+    A string may stand for another value, such as "3" for an integer, and a number for a string. In a ``word`` of the
+    command line, "3" may be either. Numbers are finite, and members of an enumeration are given by name.
 
     >>> typed("lr", 3, float), typed("drops", [1, 2], tuple[int, ...]), typed("exclude", "[a, b]", list[str])
     (3.0, (1, 2), ['a', 'b'])
-
-    Args:
-        key: the option, for the error.
-        value: a value of a file, or a word of the command line.
-        annotation: the type.
-        word: whether it is a word of the command line, where "3" may be a number or a string.
-
     """
     kind = kind_of(annotation)
     for reading in _readings(value, several=word and (kind is ANYTHING or _is_union(annotation))):

@@ -3,11 +3,10 @@
 from rvsm.data.augment import Augmentation, Cutout, Flip, RandomCrop
 from rvsm.data.batches import Batches, keeps_remainder
 from rvsm.data.cifar10 import CIFAR10
-from rvsm.data.dataset import Dataset, Source
+from rvsm.data.dataset import Dataset, Images, Moments, Source, moments
 from rvsm.data.digits import Digits
 from rvsm.data.fashion_mnist import FashionMNIST
 from rvsm.data.folder import Folder
-from rvsm.data.images import Images, Moments, moments
 
 DATASETS: dict[str, type[Source]] = {
     "digits": Digits,

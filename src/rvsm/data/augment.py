@@ -17,7 +17,6 @@ class Augmentation(Protocol):
 
     def __call__(self, batch: Tensor, generator: Generator) -> Tensor:
         """Return the changed batch; the given batch is not modified."""
-        ...
 
 
 @dataclass(frozen=True)

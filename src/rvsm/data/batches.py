@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 
 from rvsm.data.augment import Augmentation
-from rvsm.data.images import Images
+from rvsm.data.dataset import Images
 
 _FEW = 4
 

@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rvsm.data.dataset import Dataset
-from rvsm.data.images import Images
+from rvsm.data.dataset import Dataset, Images
 from rvsm.files import remove_leftovers, replacing
 
 _FORMAT = 1
@@ -53,7 +52,9 @@ def cached(
     """
     source = source.resolve()
     state = _fingerprint(source, files)
-    place = cache_directory() / f"{source.name[:40]}.{_digest([str(source), dict(options)])}.rvsm-cache"
+    chosen = json.dumps([str(source), dict(options)], sort_keys=True).encode()
+    digest = blake2b(chosen, digest_size=6).hexdigest()
+    place = cache_directory() / f"{source.name[:40]}.{digest}.rvsm-cache"
     remove_leftovers(place.parent, of=place.name, unchanged_for=_ABANDONED)
     if place.is_file():
         try:
@@ -73,11 +74,6 @@ def _fingerprint(source: Path, files: Iterable[Path]) -> str:
         name = os.path.relpath(file.absolute(), root)
         digest.update(json.dumps([name, status.st_size, status.st_mtime_ns]).encode())
     return digest.hexdigest()
-
-
-def _digest(value: object) -> str:
-    content = json.dumps(value, sort_keys=True).encode()
-    return blake2b(content, digest_size=6).hexdigest()
 
 
 def _read(place: Path, state: str) -> Dataset:

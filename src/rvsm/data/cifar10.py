@@ -9,10 +9,9 @@ import torch
 
 from rvsm.data.archive import members
 from rvsm.data.cache import cache_directory, cached
-from rvsm.data.dataset import Dataset
+from rvsm.data.dataset import Dataset, Images
 from rvsm.data.download import download, file_md5
 from rvsm.data.folder import Folder
-from rvsm.data.images import Images
 
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _TRAIN = tuple(f"data_batch_{number}.bin" for number in range(1, 6))

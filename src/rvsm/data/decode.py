@@ -1,6 +1,7 @@
 """Decode an image file to bytes of a given shape."""
 
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,15 @@ def decode(data: bytes, name: str, *, channels: int, size: int | None) -> NDArra
     except Exception as error:  # Pillow's decoders raise many kinds of errors
         raise ValueError(f"{name} cannot be read as an image ({_reason(error)}); replace or remove it") from error
     return np.ascontiguousarray(pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1))
+
+
+def decode_file(file: Path, *, channels: int, size: int | None) -> NDArray[np.uint8]:
+    """Return the image in a file, as `decode` does."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror or error}") from error
+    return decode(data, str(file), channels=channels, size=size)
 
 
 def _check(image: Image.Image) -> None:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from rvsm.data.dataset import Dataset, stratified
-from rvsm.data.images import Images
+from rvsm.data.dataset import Dataset, Images, stratified
 
 
 @dataclass(frozen=True)

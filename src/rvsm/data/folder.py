@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 
 from rvsm.data.cache import cached
-from rvsm.data.dataset import Dataset, stratified
-from rvsm.data.images import Images
+from rvsm.data.dataset import Dataset, Images, stratified
 from rvsm.data.tree import Entry, assemble, in_archive, in_folder
 
 _DARK = 16

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from rvsm.data.archive import Member, members
-from rvsm.data.decode import SUFFIXES, decode
-from rvsm.data.images import Images
+from rvsm.data.dataset import Images
+from rvsm.data.decode import SUFFIXES, decode, decode_file
 
 _CHUNK = 64
 _log = logging.getLogger(__name__)
@@ -36,14 +36,9 @@ class Entry(NamedTuple):
 
     def decode(self, *, channels: int, size: int | None) -> Pixels:
         """Return the pixels."""
-        name = "/".join(filter(None, self[:3]))
-        if isinstance(self.contents, bytes):
-            return decode(self.contents, name, channels=channels, size=size)
-        try:
-            contents = self.contents.read_bytes()
-        except OSError as error:
-            raise ValueError(f"{self.contents} cannot be read: {error.strerror or error}") from error
-        return decode(contents, str(self.contents), channels=channels, size=size)
+        if isinstance(self.contents, Path):
+            return decode_file(self.contents, channels=channels, size=size)
+        return decode(self.contents, "/".join(filter(None, self[:3])), channels=channels, size=size)
 
 
 def in_folder(root: Path) -> list[Entry]:
@@ -64,8 +59,9 @@ def in_folder(root: Path) -> list[Entry]:
             _check_name(kind.name, root)
             files = sorted(_image_files(kind))
             if not files:
+                suffixes = ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))
                 raise ValueError(
-                    f"{kind} has no images; each folder is a class and must have files {_suffixes()}; add images or"
+                    f"{kind} has no images; each folder is a class and must have files {suffixes}; add images or"
                     " remove it"
                 )
             entries += [Entry(part, kind.name, file.relative_to(kind).as_posix(), file) for file in files]
@@ -122,14 +118,13 @@ def assemble(entries: Iterable[Entry], *, channels: int, size: int | None) -> tu
     parts: dict[str, Images] = {}
     for part in sorted({key[0] for key, _ in found}):
         here = [(key, pixels) for key, pixels in found if key[0] == part]
-        labels = []
-        for (_, kind, _), _ in here:
-            if kind not in classes:
-                raise ValueError(
-                    f"the class {kind!r} has test images but no training images; add some, or remove the test images"
-                )
-            labels.append(classes.index(kind))
-        parts[part] = Images(torch.from_numpy(np.stack([pixels for _, pixels in here])), torch.tensor(labels))
+        kinds = [kind for (_, kind, _), _ in here]
+        if other := [kind for kind in kinds if kind not in classes]:
+            raise ValueError(
+                f"the class {other[0]!r} has test images but no training images; add some, or remove the test images"
+            )
+        labels = torch.tensor([classes.index(kind) for kind in kinds])
+        parts[part] = Images(torch.from_numpy(np.stack([pixels for _, pixels in here])), labels)
     return parts, classes
 
 
@@ -211,7 +206,3 @@ def _image_files(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) 
 
 def _is_image(path: PurePosixPath | Path) -> bool:
     return path.suffix.lower() in SUFFIXES
-
-
-def _suffixes() -> str:
-    return ", ".join(f"*{suffix}" for suffix in sorted(SUFFIXES))

@@ -29,12 +29,7 @@ def configs(*, epochs: int | None = None) -> list[Config]:
 def demo(console: Console, *, seed: int = 0, out: Path, epochs: int | None = None) -> Path:
     """Train with all methods, pack and time the networks, print the table, write the page and return its path.
 
-    Args:
-        console: where to print.
-        seed: the seed of the weights, the batches and the validation images.
-        out: the folder to write to; finished runs in it are not repeated.
-        epochs: the number of epochs, for a shorter training.
-
+    Finished runs in ``out`` are not repeated. With ``epochs``, the training is shorter.
     """
     runs = run_all(configs(epochs=epochs), seeds=[seed], runs=out, console=console, brief=True)
     for run in runs:

@@ -24,24 +24,14 @@ _LETTER, _SWATCH, _ROW = 0.082, 0.55, 0.23  # inches: a letter, the swatch befor
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend.
-
-    Attributes:
-        name: the name of the item.
-        colour: a colour, or a position in the cycle such as "C0".
-        line: the style of its line; "" if it has none.
-        marker: the shape of its points; "" if it has none.
-        filled: whether it is an area.
-        run: the number of its run, which a reader can then hide.
-
-    """
+    """An entry of a legend."""
 
     name: str
-    colour: str
-    line: Style | Literal[""] = "-"
-    marker: str = ""
-    filled: bool = False
-    run: int | None = None
+    colour: str  # a colour, or a position in the cycle such as "C0"
+    line: Style | Literal[""] = "-"  # the style of its line; "" if it has none
+    marker: str = ""  # the shape of its points; "" if it has none
+    filled: bool = False  # whether it is an area
+    run: int | None = None  # the number of its run, which a reader can then hide
 
     @property
     def swatch(self) -> Markup:

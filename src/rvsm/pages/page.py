@@ -19,40 +19,23 @@ __all__ = ["Card", "Cell", "Details", "Page", "Section", "anchor", "write", "wri
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: the content.
-        tone: its colour: "good", "warn", "bad" or "plain".
-        anchor: the place in the page that it links to.
-        numeric: whether it is a number, which is aligned to the right.
-        key: the legend entry for the row; only in the first cell of a row.
-
-    """
+    """A cell of a table."""
 
     text: str
-    tone: str = ""
-    anchor: str = ""
-    numeric: bool = False
-    key: Key | None = None
+    tone: str = ""  # its colour: "good", "warn", "bad" or "plain"
+    anchor: str = ""  # the place in the page that it links to
+    numeric: bool = False  # whether it is a number, which is aligned to the right
+    key: Key | None = None  # the legend entry for the row; only in the first cell of a row
 
 
 @dataclass(frozen=True)
 class Card:
-    """A boxed item with a coloured badge: a statement and its verdict, a run and its state.
-
-    Attributes:
-        title: its heading.
-        badge: one or two words.
-        tone: the colour of the badge: "good", "warn", "bad" or "plain".
-        rows: pairs of a label and a string.
-
-    """
+    """A boxed item with a coloured badge: a statement and its verdict, a run and its state."""
 
     title: str
-    badge: str
-    tone: str
-    rows: Sequence[tuple[str, str]]
+    badge: str  # one or two words
+    tone: str  # the colour of the badge: "good", "warn", "bad" or "plain"
+    rows: Sequence[tuple[str, str]]  # pairs of a label and a string
     anchor: str = ""
 
 
@@ -97,7 +80,8 @@ class Page:
         """
         environment = Environment(loader=PackageLoader("rvsm.pages"), autoescape=select_autoescape(["html"]))
         style, script = (Markup(environment.get_template(name).render()) for name in ("page.css", "page.js"))
-        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_digest(script)}'"
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
         page = environment.get_template("page.html")
         return page.render(page=self, anchor=anchor, style=style, script=script, policy=policy)
 
@@ -110,10 +94,6 @@ def anchor(text: str) -> str:
     """
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in escape(text, quote=False).replace("&lt;", " "))
     return "-".join(words.lower().split())
-
-
-def _digest(text: str) -> str:
-    return b64encode(sha256(text.encode()).digest()).decode()
 
 
 def write(page: Page, path: Path) -> None:

@@ -49,10 +49,7 @@ def parameters() -> Any:
         "axes.titlecolor": INK,
         "axes.titlesize": "medium",
         "figure.facecolor": PAPER,
-        "font.sans-serif": [
-            "DejaVu Sans",
-            "Verdana",
-        ],  # of the same width, so that a layout made with one fits the other
+        "font.sans-serif": ["DejaVu Sans", "Verdana"],  # of the same width: a layout made with one fits the other
         "font.size": 10,
         "grid.color": FAINT,
         "grid.linewidth": 0.6,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 def results(words: list[str]) -> int:
     """Make tables, verdicts and pictures from collected results: rvsm results FILE.jsonl…."""
-    from rvsm.cli.arguments import path
-    from rvsm.cli.showing import show
+    from rvsm.cli.terminal import path, show
 
     parser = argparse.ArgumentParser(
         prog="rvsm results",
@@ -37,7 +36,7 @@ def results(words: list[str]) -> int:
 
 def theory(words: list[str]) -> int:
     """Judge every statement of the paper, with pictures and a page: rvsm theory."""
-    from rvsm.cli.arguments import path
+    from rvsm.cli.terminal import path
 
     parser = argparse.ArgumentParser(
         prog="rvsm theory",

@@ -1,10 +1,9 @@
 """What a training leaves behind: a folder that survives a kill at any moment, without pickle."""
 
-from rvsm.records.checkpoint import DamagedError
 from rvsm.records.outcome import Histogram, Layer, Outcome, Runtime
 from rvsm.records.record import Evaluation, Record
 from rvsm.records.run import Run, folder_of, locked
-from rvsm.records.weights import check_weights, load_weights
+from rvsm.records.states import DamagedError, check_weights, load_weights
 
 __all__ = [
     "DamagedError",

@@ -19,6 +19,8 @@ from rvsm.records.values import (
     Kind,
     clean,
     inside,
+    read_fields,
+    read_with,
 )
 
 OURS = "rvsm"
@@ -49,18 +51,11 @@ class Test:
 
 @dataclass(frozen=True)
 class Layer:
-    """A sparsified tensor at the end.
-
-    Attributes:
-        shape: its shape.
-        density: the fraction of its weights that are not zero.
-        multiplications: the multiplications of the whole layer for one image, including zeros, if known.
-
-    """
+    """A sparsified tensor at the end."""
 
     shape: tuple[int, ...]
-    density: float
-    multiplications: float | None = None
+    density: float  # the fraction of its weights that are not zero
+    multiplications: float | None = None  # of the whole layer for one image, including zeros, if known
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,9 @@ class Histogram:
     high: float
 
     @classmethod
-    def of(cls, tree: Any) -> "Histogram | None":
-        """Read a histogram; None if it is not valid."""
+    def at(cls, tree: Any, *path: str) -> "Histogram | None":
+        """Read the histogram at a path; None if there is no valid one."""
+        tree = inside(tree, *path)
         counts, zeros = NON_NEGATIVES.at(tree, "counts"), COUNT.at(tree, "zeros")
         ends = NUMBERS.at(tree, "range") or _RANGE
         if not counts or zeros is None or len(ends) != 2 or not -30 <= ends[0] < ends[1] <= 30:
@@ -92,19 +88,17 @@ class Histogram:
 class Timing:
     """The time of one engine at one batch size."""
 
-    engine: str
-    precision: str
-    batch: int
-    milliseconds: float
+    engine: str = read_with(LINE.needed)
+    precision: str = read_with(LINE.needed)
+    batch: int = read_with(COUNT.needed)
+    milliseconds: float = read_with(NON_NEGATIVE.needed)
 
     @classmethod
     def of(cls, tree: Any) -> "Timing":
         """Read a timing."""
-        milliseconds = NON_NEGATIVE.at(tree, "milliseconds")
-        if not milliseconds:
+        if not NON_NEGATIVE.at(tree, "milliseconds"):
             raise ValueError("runtime.engines should have milliseconds > 0")
-        named = LINE.needed(tree, "engine"), LINE.needed(tree, "precision")
-        return cls(*named, COUNT.needed(tree, "batch"), milliseconds)
+        return cls(**read_fields(cls, tree))
 
 
 @dataclass(frozen=True)
@@ -120,10 +114,11 @@ class Runtime:
         """Read the measurements; None if there are none."""
         if tree is None:
             return None
+        whole = {"runtime": tree}  # for the errors
         return cls(
-            COUNT.needed(TABLE.needed({"runtime": tree}, "runtime"), "file_bytes"),
+            COUNT.needed(TABLE.needed(whole, "runtime"), "file_bytes"),
             COUNT.at(tree, "threads"),
-            tuple(map(Timing.of, LIST.given({"runtime": tree}, "runtime", "engines") or ())),
+            tuple(map(Timing.of, LIST.given(whole, "runtime", "engines") or ())),
         )
 
     @property
@@ -142,56 +137,59 @@ class Runtime:
         return fastest / ours[0], engine
 
 
+def _minutes(tree: Any, key: str) -> float | None:
+    seconds = NON_NEGATIVE.given(tree, "seconds")
+    return NON_NEGATIVE.given(tree, key) if seconds is None else seconds / 60
+
+
+def _layers(tree: Any, key: str) -> dict[str, Layer]:
+    layers = {}
+    for name, found in (TABLE.given(tree, key) or {}).items():
+        shape, density = SHAPE.at(found, "shape"), FRACTION.at(found, "density")
+        if not shape or density is None:
+            raise ValueError(f"layers.{clean(name)} should have a shape of integers ≥ 1 and a density in [0, 1]")
+        layers[clean(name)] = Layer(shape, density, NON_NEGATIVE.given(found, "multiplications"))
+    return layers
+
+
+def _norms(tree: Any, *copies: str) -> dict[str, tuple[float, ...]]:
+    """Return the norms of the first of the copies that has some."""
+    tables = {copy: TABLE.given(tree, "channel_norms", copy) for copy in copies}
+    copy = next((copy for copy in copies if tables[copy]), copies[0])
+    return {clean(name): NON_NEGATIVES.needed(tree, "channel_norms", copy, name) for name in tables[copy] or ()}
+
+
+def _channels(tree: Any, key: str) -> tuple[int, int] | None:
+    if not TABLE.given(tree, key):
+        return None
+    return COUNT.needed(tree, key, "removed"), COUNT.needed(tree, key, "total")
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a finished run.
+    """The result of a finished run."""
 
-    Attributes:
-        epochs: passes over the training images.
-        steps: steps of the optimizer.
-        minutes: the training time, if known.
-        w: the weights at the end of training, on the test images.
-        u: the sparse network, on the test images.
-        test_images: how many test images there were.
-        sparsity: the fraction of zeros over the sparsified weights.
-        sparsity_of_all: the fraction of zeros over all parameters.
-        multiplications_saved: the fraction of multiplications by zero, if known.
-        weights: the number of sparsified weights.
-        parameters: the number of all parameters.
-        nonzeros: the number of parameters that are not zero.
-        layers: the sparsified layers.
-        before: the magnitudes of the weights w.
-        after: the magnitudes of the weights u.
-        norms_w: the norms of the output channels of w, by layer.
-        norms_u: the norms of the output channels of u, by layer.
-        channels: how many channels the runtime removes, and the total; None in older results.
-        images: a fingerprint of the images.
-        file_bytes: the size of the unpacked weights.
-        runtime: the measurements of the packed network.
-
-    """
-
-    epochs: int
-    steps: int
-    minutes: float | None
-    w: Test
-    u: Test
-    test_images: int | None
-    sparsity: float
-    sparsity_of_all: float
-    multiplications_saved: float | None
-    weights: int
-    parameters: int
-    nonzeros: int
-    layers: Mapping[str, Layer]
-    before: Histogram | None
-    after: Histogram | None
-    norms_w: Mapping[str, tuple[float, ...]]
-    norms_u: Mapping[str, tuple[float, ...]]
-    channels: tuple[int, int] | None
-    images: str | None
-    file_bytes: int | None
-    runtime: Runtime | None
+    epochs: int = read_with(COUNT.needed)  # passes over the training images
+    steps: int = read_with(COUNT.needed)  # of the optimizer
+    minutes: float | None = read_with(_minutes)  # the training time
+    w: Test = read_with(Test.of)  # the weights at the end of training
+    u: Test = read_with(Test.of)  # the sparse network
+    test_images: int | None = read_with(COUNT.given)
+    sparsity: float = read_with(FRACTION.needed)  # the fraction of zeros over the sparsified weights
+    sparsity_of_all: float = read_with(FRACTION.needed)  # the fraction of zeros over all parameters
+    multiplications_saved: float | None = read_with(FRACTION.given)  # the fraction of multiplications by zero
+    weights: int = read_with(COUNT.needed)  # the number of sparsified weights
+    parameters: int = read_with(COUNT.needed)
+    nonzeros: int = read_with(COUNT.needed)  # the number of parameters that are not zero
+    layers: Mapping[str, Layer] = read_with(_layers)  # the sparsified layers
+    before: Histogram | None = read_with(Histogram.at, "histogram", "w")
+    after: Histogram | None = read_with(Histogram.at, "histogram", "u")
+    norms_w: Mapping[str, tuple[float, ...]] = read_with(_norms, "w")  # the norms of the output channels of w, by layer
+    norms_u: Mapping[str, tuple[float, ...]] = read_with(_norms, "u", "w")  # a file omits them if they are those of w
+    channels: tuple[int, int] | None = read_with(_channels)  # how many the runtime removes, and the total
+    images: str | None = read_with(LINE.given)  # a fingerprint of the images
+    file_bytes: int | None = None  # the size of the unpacked weights
+    runtime: Runtime | None = None  # the measurements of the packed network
 
     @classmethod
     def of(cls, tree: Any, file_bytes: int | None, runtime: Runtime | None) -> "Outcome":
@@ -201,30 +199,7 @@ class Outcome:
             ValueError: a value is missing, of a wrong type or out of bounds.
 
         """
-        seconds, norms_w = NON_NEGATIVE.given(tree, "seconds"), _norms(tree, "w")
-        return cls(
-            epochs=COUNT.needed(tree, "epochs"),
-            steps=COUNT.needed(tree, "steps"),
-            minutes=NON_NEGATIVE.given(tree, "minutes") if seconds is None else seconds / 60,
-            w=Test.of(tree, "w"),
-            u=Test.of(tree, "u"),
-            test_images=COUNT.given(tree, "test_images"),
-            sparsity=FRACTION.needed(tree, "sparsity"),
-            sparsity_of_all=FRACTION.needed(tree, "sparsity_of_all"),
-            multiplications_saved=FRACTION.given(tree, "multiplications_saved"),
-            weights=COUNT.needed(tree, "weights"),
-            parameters=COUNT.needed(tree, "parameters"),
-            nonzeros=COUNT.needed(tree, "nonzeros"),
-            layers=_layers(TABLE.given(tree, "layers") or {}),
-            before=Histogram.of(inside(tree, "histogram", "w")),
-            after=Histogram.of(inside(tree, "histogram", "u")),
-            norms_w=norms_w,
-            norms_u=_norms(tree, "u") or norms_w,
-            channels=_channels(tree),
-            images=LINE.given(tree, "images"),
-            file_bytes=file_bytes,
-            runtime=runtime,
-        )
+        return cls(**read_fields(cls, tree), file_bytes=file_bytes, runtime=runtime)
 
     @property
     def speedup(self) -> float | None:
@@ -233,23 +208,41 @@ class Outcome:
         return None if found is None else found[0]
 
 
-def _layers(table: Mapping[str, Any]) -> dict[str, Layer]:
-    layers = {}
-    for name, found in table.items():
-        shape, density = SHAPE.at(found, "shape"), FRACTION.at(found, "density")
-        if not shape or density is None:
-            raise ValueError(f"layers.{clean(name)} should have a shape of integers ≥ 1 and a density in [0, 1]")
-        layers[clean(name)] = Layer(shape, density, NON_NEGATIVE.given(found, "multiplications"))
-    return layers
+_SIDE = 1 << 20
+_NEEDED: dict[str, Kind[Any]] = {
+    "test": Kind(
+        "the accuracies of w and u",
+        lambda found: found if all(FRACTION.at(found, of, "accuracy") is not None for of in "wu") else None,
+    ),
+    "sparsity": FRACTION,
+    "sparsity_of_all": FRACTION,
+    "multiplications_saved": Kind(
+        "a fraction in [0, 1], or null", lambda found: "unknown" if found is None else FRACTION.read(found)
+    ),
+    "seconds": NON_NEGATIVE,
+    "input": Kind(
+        f"three integers from 1 to {_SIDE}",
+        lambda found: s if (s := SHAPE.read(found)) and len(s) == 3 and max(s) <= _SIDE else None,
+    ),
+    "classes": Kind(
+        "a list of names", lambda found: found if LIST.read(found) and all(isinstance(n, str) for n in found) else None
+    ),
+    "mean": Kind("a list of numbers", lambda found: NUMBERS.read(found) or None),
+    "std": Kind("a list of numbers > 0", lambda found: v if (v := NUMBERS.read(found)) and min(v) > 0 else None),
+}
+"""The kinds of the values that are used by their key, without an `Outcome`."""
 
 
-def _norms(tree: Any, copy: str) -> dict[str, tuple[float, ...]]:
-    """Return the norms of w or of u; those of u are omitted in a file if they are the same."""
-    table = TABLE.given(tree, "channel_norms", copy) or {}
-    return {clean(name): NON_NEGATIVES.needed(tree, "channel_norms", copy, name) for name in table}
+def check_result(result: Mapping[str, Any], needed: tuple[str, ...]) -> None:
+    """Raise unless a result has all needed keys, each with a value of its kind.
 
-
-def _channels(tree: Any) -> tuple[int, int] | None:
-    if not TABLE.given(tree, "channels"):
-        return None
-    return COUNT.needed(tree, "channels", "removed"), COUNT.needed(tree, "channels", "total")
+    >>> check_result({"sparsity": "half"}, ("sparsity",))
+    Traceback (most recent call last):
+    ...
+    ValueError: 'sparsity' should be a fraction in [0, 1] but is 'half'
+    """
+    for key in needed:
+        if key not in result:
+            raise ValueError(f"{key!r} is missing")
+        if _NEEDED[key].read(result[key]) is None:
+            raise ValueError(f"{key!r} should be {_NEEDED[key].expected} but is {repr(result[key])[:60]}")

@@ -1,7 +1,7 @@
 """Read the text files of a run's folder; nothing in them is trusted."""
 
 import json
-import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,7 @@ from typing import Any
 def read_text(file: Path, *, errors: str = "strict") -> str | None:
     """Return the contents of a text file, or None if there is no such file.
 
-    Args:
-        file: the file.
-        errors: what to do with bytes that are not UTF-8, as for `bytes.decode`.
-
-    Raises:
-        ValueError: it is not a regular file (a pipe would never end), or it cannot be read.
-
+    It must be a regular file: a pipe would never end. Bytes that are not UTF-8 are ``errors`` as in `bytes.decode`.
     """
     if not file.exists():
         return None
@@ -34,41 +28,27 @@ def require_regular(file: Path) -> None:
         raise ValueError(f"{file} is not a regular file; remove it")
 
 
-def parse_json(text: str) -> Any:
-    """Parse JSON; nesting that is too deep raises a ValueError, like any other damage.
+def parse(loads: Callable[[str], Any], text: str) -> Any:
+    """Parse a string with `json.loads` or `tomllib.loads`; nesting that is too deep is a ValueError, like other damage.
 
-    >>> parse_json("[" * 100_000)
+    >>> parse(json.loads, "[" * 100_000)
     Traceback (most recent call last):
     ...
     ValueError: it is nested too deeply
     """
     try:
-        return json.loads(text)
+        return loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; nesting that is too deep raises a ValueError, like any other damage.
-
-    >>> parse_toml("a = " + "[" * 100_000)
-    Traceback (most recent call last):
-    ...
-    ValueError: it is nested too deeply
-    """
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def read_table(file: Path) -> dict[str, Any] | None:
-    """Return the object in a JSON file, or None if there is no such file."""
+def read_table(file: Path, loads: Callable[[str], Any] = json.loads) -> dict[str, Any] | None:
+    """Return the object in a JSON file, or the table in a TOML file, or None if there is no such file."""
     text = read_text(file)
     if text is None:
         return None
     try:
-        found = parse_json(text)
+        found = parse(loads, text)
     except ValueError as error:
         raise ValueError(f"{file} is damaged: {error}") from None
     if not isinstance(found, dict):

@@ -4,7 +4,8 @@ It is made once, from the folder of a run or from a line of a results file. Neit
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -24,145 +25,82 @@ from rvsm.records.values import (
     Kind,
     clean,
     inside,
+    read_fields,
+    read_with,
 )
 
 FORMAT = 1
 """The format of a line; no other format is read."""
 
-CURVE: dict[str, tuple[str, ...]] = {
-    "epoch": ("epoch",),
-    "learning_rate": ("learning_rate",),
-    "loss": ("loss",),
-    "w_loss": ("w", "loss"),
-    "w_accuracy": ("w", "accuracy"),
-    "u_loss": ("u", "loss"),
-    "u_accuracy": ("u", "accuracy"),
-    "sparsity": ("sparsity",),
-    "gap": ("gap",),
-}
-"""The columns of a line's curve, and their paths in a line of the metrics."""
-
 _EPOCH = Kind("an epoch", lambda found: e if (e := NON_NEGATIVE.read(found)) is not None and e <= 1e9 else None)
+
+
+def _thresholds(tree: Any, key: str) -> dict[str, float]:
+    layers = (TABLE.at(tree, key) or {}).items()
+    found = {clean(name): NON_NEGATIVE.at(layer, "threshold") for name, layer in layers}
+    return {name: threshold for name, threshold in found.items() if threshold is not None}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation in the course of training; values that were not measured are None.
+    """One evaluation in the course of training; values that were not measured, or not of their kind, are None."""
 
-    Attributes:
-        epoch: when it was made.
-        learning_rate: the learning rate at that time.
-        loss: the mean training loss since the previous evaluation.
-        accuracy: the training accuracy, if no images were held out for validation.
-        loss_w: the validation loss of w.
-        loss_u: the validation loss of u.
-        accuracy_w: the validation accuracy of w.
-        accuracy_u: the validation accuracy of u.
-        sparsity: the fraction of zeros in u.
-        gap: ‖w − u‖.
-        lagrangian: ℒ(w, u).
-        phase: "ramp", "hold" or "heal", if there is a target sparsity.
-        lam: the smallest and the largest λ of the layers.
-        threshold: the smallest and the largest threshold of the layers.
-        thresholds: the threshold of each layer.
-        histogram: the magnitudes of the weights w.
+    epoch: float = read_with(_EPOCH.needed)
+    learning_rate: float | None = read_with(NON_NEGATIVE.at)
+    loss: float | None = read_with(NUMBER.at)  # the mean training loss since the previous evaluation
+    accuracy: float | None = read_with(FRACTION.at)  # the training accuracy
+    loss_w: float | None = read_with(NUMBER.at, "w", "loss")  # on the validation images, as the next three
+    loss_u: float | None = read_with(NUMBER.at, "u", "loss")
+    accuracy_w: float | None = read_with(FRACTION.at, "w", "accuracy")
+    accuracy_u: float | None = read_with(FRACTION.at, "u", "accuracy")
+    sparsity: float | None = read_with(FRACTION.at)  # the fraction of zeros in u
+    gap: float | None = read_with(NON_NEGATIVE.at)  # ‖w − u‖
+    lagrangian: float | None = read_with(NUMBER.at)  # ℒ(w, u)
+    phase: str | None = read_with(LINE.at)  # "ramp", "hold" or "heal", if there is a target sparsity
+    lam: tuple[float, ...] | None = read_with(NON_NEGATIVES.at)  # the smallest and the largest λ of the layers
+    threshold: tuple[float, ...] | None = read_with(NON_NEGATIVES.at)  # the smallest and the largest of the layers
+    thresholds: Mapping[str, float] = read_with(_thresholds, "layers")  # of each layer
+    histogram: Histogram | None = read_with(Histogram.at)  # the magnitudes of the weights w
 
-    """
 
-    epoch: float
-    learning_rate: float | None
-    loss: float | None
-    accuracy: float | None
-    loss_w: float | None
-    loss_u: float | None
-    accuracy_w: float | None
-    accuracy_u: float | None
-    sparsity: float | None
-    gap: float | None
-    lagrangian: float | None
-    phase: str | None
-    lam: tuple[float, ...] | None
-    threshold: tuple[float, ...] | None
-    thresholds: Mapping[str, float]
-    histogram: Histogram | None
-
-    @classmethod
-    def of(cls, tree: Any) -> "Evaluation | None":
-        """Read a line of the metrics; None if it has no epoch. Values of a wrong type are left out."""
-        epoch = _EPOCH.at(tree, "epoch")
-        if epoch is None:
-            return None
-        named = {
-            clean(name): NON_NEGATIVE.at(layer, "threshold") for name, layer in (TABLE.at(tree, "layers") or {}).items()
-        }
-        return cls(
-            epoch=epoch,
-            learning_rate=NON_NEGATIVE.at(tree, "learning_rate"),
-            loss=NUMBER.at(tree, "loss"),
-            accuracy=FRACTION.at(tree, "accuracy"),
-            loss_w=NUMBER.at(tree, "w", "loss"),
-            loss_u=NUMBER.at(tree, "u", "loss"),
-            accuracy_w=FRACTION.at(tree, "w", "accuracy"),
-            accuracy_u=FRACTION.at(tree, "u", "accuracy"),
-            sparsity=FRACTION.at(tree, "sparsity"),
-            gap=NON_NEGATIVE.at(tree, "gap"),
-            lagrangian=NUMBER.at(tree, "lagrangian"),
-            phase=LINE.at(tree, "phase"),
-            lam=NON_NEGATIVES.at(tree, "lam"),
-            threshold=NON_NEGATIVES.at(tree, "threshold"),
-            thresholds={name: threshold for name, threshold in named.items() if threshold is not None},
-            histogram=Histogram.of(inside(tree, "histogram")),
-        )
+_PATHS = {one.name: one.metadata["path"] or (one.name,) for one in fields(Evaluation)}
+_IN_LINES = ("epoch", "learning_rate", "loss", "loss_w", "accuracy_w", "loss_u", "accuracy_u", "sparsity", "gap")
+CURVE = {"_".join(_PATHS[name]): name for name in _IN_LINES}
+"""The columns of a line's curve, such as "w_loss", and the fields of an evaluation."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One run.
+    """One run."""
 
-    Attributes:
-        name: the name of its configuration.
-        seed: its seed; None if it cannot be read.
-        options: the sections of its configuration.
-        about: the machine and the versions.
-        evaluations: the evaluations, by epoch.
-        images_per_second: the training speed, as the median over the epochs.
-        outcome: the result; None if the run is not finished.
-        folder: the name of its folder, if it was read from one.
-        fingerprint: the fingerprint of the options, if it was read from a results file.
-        complaints: sentences about what could not be read.
-
-    """
-
-    name: str
-    seed: int | None
-    options: Mapping[str, Any]
-    about: Mapping[str, Any]
-    evaluations: tuple[Evaluation, ...]
-    images_per_second: float | None
-    outcome: Outcome | None
-    folder: str = ""
-    fingerprint: str = ""
-    complaints: tuple[str, ...] = ()
+    name: str  # of its configuration
+    seed: int | None  # None if it cannot be read
+    options: Mapping[str, Any]  # the sections of its configuration
+    about: Mapping[str, Any]  # the machine and the versions
+    evaluations: tuple[Evaluation, ...]  # by epoch
+    images_per_second: float | None  # the training speed, as the median over the epochs
+    outcome: Outcome | None  # None if the run is not finished
+    folder: str = ""  # the name of its folder, if it was read from one
+    fingerprint: str = ""  # that of the options, if it was read from a results file
+    complaints: tuple[str, ...] = ()  # sentences about what could not be read
 
     @classmethod
     def of_run(cls, run: Run, *, strict: bool = False) -> "Record":
-        """Read a run's folder.
+        """Read a run's folder; a damaged file is left out and reported in ``complaints``, or an error if strict.
 
-        Args:
-            run: the folder.
-            strict: whether a damaged file is an error; otherwise, it is left out and reported in ``complaints``. A
-                line of the metrics that cannot be read is never an error.
-
+        A line of the metrics that cannot be read is never an error.
         """
         complaints: list[str] = []
 
-        def attempt(what: Callable[[], Any]) -> Any:
+        def attempt(read: Callable[[], Any], file: str = "") -> Any:
             try:
-                return what()
+                return read()
             except ValueError as error:
+                named = str(run.folder) in str(error)
+                complaint = str(error) if named else f"{run.folder / file} is damaged: {error}"
                 if strict:
-                    raise
-                complaints.append(clean(str(error).replace(f"{run.folder}/", "")))
+                    raise ValueError(complaint) from None
+                complaints.append(clean(complaint.replace(f"{run.folder}/", "")))
                 return None
 
         config: Mapping[str, Any] = attempt(run.config) or {}
@@ -174,8 +112,9 @@ class Record:
                 are = "line of metrics.jsonl is" if lines == 1 else "lines of metrics.jsonl are"
                 complaints.append(f"{lines} {are} left out: {why}")
         speeds = [s for tree in trees if (s := NON_NEGATIVE.at(tree, "images_per_second")) is not None]
-        runtime = attempt(lambda: _named(run, "runtime.json", lambda: Runtime.of(run.runtime())))
+        runtime = attempt(lambda: Runtime.of(run.runtime()), "runtime.json")
         result = attempt(run.result)
+        read_outcome = partial(Outcome.of, result, run.file_bytes(), runtime)
         return cls(
             name=clean(config.get("name") or run.name),
             seed=INTEGER.at(config, "seed"),
@@ -183,13 +122,7 @@ class Record:
             about=about,
             evaluations=evaluations,
             images_per_second=median(speeds) if speeds else None,
-            outcome=attempt(
-                lambda: _named(
-                    run,
-                    "result.json",
-                    lambda: None if result is None else Outcome.of(result, run.file_bytes(), runtime),
-                )
-            ),
+            outcome=None if result is None else attempt(read_outcome, "result.json"),
             folder=clean(run.name),
             complaints=tuple(complaints),
         )
@@ -247,9 +180,10 @@ class Record:
 
 def _by_epoch(trees: Iterable[Any]) -> tuple[tuple[Evaluation, ...], int]:
     """Return the evaluations by epoch, only the last one of each epoch, and the number of lines without an epoch."""
-    found = [Evaluation.of(tree) for tree in trees]
-    by_epoch = {one.epoch: one for one in found if one is not None}
-    return tuple(by_epoch[epoch] for epoch in sorted(by_epoch)), found.count(None)
+    listed = list(trees)
+    found = [Evaluation(**read_fields(Evaluation, tree)) for tree in listed if _EPOCH.at(tree, "epoch") is not None]
+    by_epoch = {one.epoch: one for one in found}
+    return tuple(by_epoch[epoch] for epoch in sorted(by_epoch)), len(listed) - len(found)
 
 
 def _rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -260,16 +194,8 @@ def _rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
     if any(_EPOCH.read(epoch) is None for epoch in columns.get("epoch", ())):
         raise ValueError("curve.epoch should be numbers")
     rows: list[dict[str, Any]] = [{} for _ in columns.get("epoch", ())]
-    for name, (*outer, key) in CURVE.items():
-        for row, value in zip(rows, columns.get(name, ()), strict=False):
-            (row.setdefault(outer[0], {}) if outer else row)[key] = value
+    for column, name in CURVE.items():
+        *outer, key = _PATHS[name]
+        for row, found in zip(rows, columns.get(column, ()), strict=False):
+            (row.setdefault(outer[0], {}) if outer else row)[key] = found
     return rows
-
-
-def _named(run: Run, file: str, read: Callable[[], Any]) -> Any:
-    """Read something, with errors that name the file."""
-    try:
-        return read()
-    except ValueError as error:
-        named = str(run.folder) in str(error)
-        raise error if named else ValueError(f"{run.folder / file} is damaged: {error}") from None

@@ -7,6 +7,7 @@ validation images, ``checkpoints/`` the states from which the run can be resumed
 
 import json
 import os
+import tomllib
 import unicodedata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from rvsm.files import remove_leftovers, write_text
-from rvsm.records import checkpoint
-from rvsm.records.reading import parse_json, parse_toml, read_table, read_text
-from rvsm.records.result import check_result
-from rvsm.records.tree import Tree
-from rvsm.records.weights import load_weights, save_weights
+from rvsm.records import states
+from rvsm.records.outcome import check_result
+from rvsm.records.reading import parse, read_table, read_text
+from rvsm.records.states import DamagedError, Tree, load_weights, save_weights
+from rvsm.records.values import COUNT
 
 _KEPT = 2  # checkpoints: the newest, and the one before in case it is damaged
 
@@ -92,12 +93,7 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Return the configuration as a table."""
-        file = self.folder / "config.toml"
-        text = read_text(file) or ""
-        try:
-            return parse_toml(text)
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}") from None
+        return read_table(self.folder / "config.toml", tomllib.loads) or {}
 
     def about(self) -> dict[str, Any]:
         """Return the machine and the versions that it ran with."""
@@ -123,7 +119,7 @@ class Run:
             if not line.strip():
                 continue
             try:
-                record = parse_json(line)
+                record = parse(json.loads, line)
             except ValueError:
                 record = None
             if isinstance(record, dict):
@@ -141,7 +137,7 @@ class Run:
         for path in self.checkpoints():
             if _age(path) > _age(self._checkpoint(step)):
                 path.replace(path.with_name(f"{path.name}.damaged"))
-        kept = [record for record in self.metrics() if _is_before(record.get("step"), step)]
+        kept = [record for record in self.metrics() if (at := COUNT.at(record, "step")) is not None and at <= step]
         write_text("".join(_json(record) + "\n" for record in kept), self.folder / "metrics.jsonl")
 
     # Checkpoints
@@ -154,7 +150,7 @@ class Run:
     def save(self, step: int, state: Tree) -> Path:
         """Write a checkpoint and remove old ones."""
         path = self._checkpoint(step)
-        checkpoint.save(state, path)
+        states.save(state, path)
         for old in self.checkpoints()[:-_KEPT]:
             old.unlink(missing_ok=True)
         return path
@@ -164,8 +160,8 @@ class Run:
         complaints: list[str] = []
         for path in reversed(self.checkpoints()):
             try:
-                return checkpoint.load(path), complaints
-            except checkpoint.DamagedError as error:
+                return states.load(path), complaints
+            except DamagedError as error:
                 complaints.append(str(error))
         return None, complaints
 
@@ -186,13 +182,11 @@ class Run:
         file = self.folder / "result.json"
         again = "remove the file and resume the run to write it again"
         try:
-            found = read_table(file)
+            if (found := read_table(file)) is not None:
+                check_result(found, needed)
         except ValueError as error:
-            raise ValueError(f"{error}; {again}") from None
-        try:
-            check_result({} if found is None else found, () if found is None else needed)
-        except ValueError as error:
-            raise ValueError(f"{file} is damaged: {error}; {again}") from None
+            named = str(error) if str(file) in str(error) else f"{file} is damaged: {error}"
+            raise ValueError(f"{named}; {again}") from None
         return found
 
     def weights(self) -> dict[str, Any]:
@@ -233,11 +227,6 @@ def folder_of(runs: Path, name: str, seed: int) -> Path:
 def _age(checkpoint: Path) -> tuple[int, str]:
     """Return a key that sorts checkpoints by step, whatever the length of the number."""
     return len(checkpoint.name), checkpoint.name
-
-
-def _is_before(found: Any, step: int) -> bool:
-    """Return whether the step of a record is known and not after another step."""
-    return isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= step
 
 
 def _json(record: Mapping[str, Any], indent: int | None = None) -> str:

@@ -1,7 +1,7 @@
 """Values of untrusted files: each has the expected kind, or the error says what was expected."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,15 +20,10 @@ class Kind(Generic[T]):
     Traceback (most recent call last):
     ...
     ValueError: test.u should be a fraction in [0, 1] but is 2
-
-    Attributes:
-        expected: its description in errors.
-        read: returns the value, or None if it is of another kind.
-
     """
 
-    expected: str
-    read: Callable[[Any], T | None]
+    expected: str  # its description in errors
+    read: Callable[[Any], T | None]  # returns the value, or None if it is of another kind
 
     def at(self, tree: Any, *path: str) -> T | None:
         """Return the value at a path; None if there is none of this kind."""
@@ -50,6 +45,17 @@ class Kind(Generic[T]):
         if value is None:
             raise ValueError(f"{'.'.join(path)} should be {self.expected} but is {repr(found)[:60]}")
         return value
+
+
+def read_with(read: Callable[..., Any], *path: str) -> Any:
+    """Return a field of a dataclass whose value is ``read(tree, *path)``; the default path is the field's name."""
+    return field(metadata={"read": read, "path": path})
+
+
+def read_fields(cls: type[Any], tree: Any) -> dict[str, Any]:
+    """Return the values of the fields of a dataclass that are declared with `read_with`."""
+    declared = [(one.name, one.metadata) for one in fields(cls) if "read" in one.metadata]
+    return {name: how["read"](tree, *(how["path"] or (name,))) for name, how in declared}
 
 
 def inside(tree: Any, *path: str) -> Any:
@@ -75,19 +81,13 @@ def clean(text: object) -> str:
     return shown.encode("utf-8", "replace").decode("utf-8")
 
 
-def _between(low: float, high: float) -> Callable[[Any], float | None]:
-    """Return a function that reads a finite number within bounds."""
-
-    def read(found: Any) -> float | None:
-        if isinstance(found, bool) or not isinstance(found, int | float) or not low <= found <= high:
-            return None
-        return float(found)
-
-    return read
+def _number(low: float = -LARGE, high: float = LARGE) -> Callable[[Any], float | None]:
+    """Return a function that reads a number within bounds."""
+    return lambda found: float(found) if type(found) in (int, float) and low <= found <= high else None
 
 
-def _integer(found: Any) -> int | None:
-    return found if isinstance(found, int) and not isinstance(found, bool) and abs(found) <= LARGE else None
+def _integer(low: float = -LARGE) -> Callable[[Any], int | None]:
+    return lambda found: found if type(found) is int and low <= found <= LARGE else None
 
 
 def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | None]:
@@ -102,16 +102,12 @@ def _listed(read: Callable[[Any], T | None]) -> Callable[[Any], tuple[T, ...] | 
     return read_all
 
 
-def _at_least(least: int) -> Callable[[Any], int | None]:
-    return lambda found: value if (value := _integer(found)) is not None and value >= least else None
-
-
-NUMBER = Kind("a number", _between(-LARGE, LARGE))
-NON_NEGATIVE = Kind("a number ≥ 0", _between(0, LARGE))
-FRACTION = Kind("a fraction in [0, 1]", _between(0, 1))
-INTEGER = Kind("an integer", _integer)
-COUNT = Kind("an integer ≥ 0", _at_least(0))
-SHAPE = Kind("a list of integers ≥ 1", _listed(_at_least(1)))
+NUMBER = Kind("a number", _number())
+NON_NEGATIVE = Kind("a number ≥ 0", _number(0))
+FRACTION = Kind("a fraction in [0, 1]", _number(0, 1))
+INTEGER = Kind("an integer", _integer())
+COUNT = Kind("an integer ≥ 0", _integer(0))
+SHAPE = Kind("a list of integers ≥ 1", _listed(_integer(1)))
 NUMBERS = Kind("a list of numbers", _listed(NUMBER.read))
 NON_NEGATIVES = Kind("a list of numbers ≥ 0", _listed(NON_NEGATIVE.read))
 LINE: Kind[str] = Kind("a string of one line", lambda s: s if isinstance(s, str) and s and s.isprintable() else None)

@@ -6,33 +6,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from rvsm.config.config import OF_THE_MACHINE, fingerprint
+from rvsm.config.config import OF_THE_MACHINE, fingerprint, flat
 from rvsm.records import Evaluation, Outcome, Record, Run
 from rvsm.records.values import clean
 from rvsm.report.statistics import Mean
 
-_ELSEWHERE = {
-    "training": OF_THE_MACHINE["training"]
-}  # but not the path of the images: another path may hold other images
+_ELSEWHERE = {"training": OF_THE_MACHINE["training"]}  # but not the path of the images, which may hold others
 
 Series = list[tuple[float, float]]
 """Pairs of an epoch and a value."""
 
 
+def _mean(value: Callable[[Outcome], float | None]) -> "cached_property[Mean]":
+    """Return a property of a configuration: the mean of a value of its results."""
+    return cached_property(lambda configuration: configuration.mean(value))
+
+
 @dataclass(frozen=True, eq=False)
 class Configuration:
-    """The runs of one configuration, with the means over their seeds.
+    """The runs of one configuration, with the means over their seeds."""
 
-    Attributes:
-        name: its name, which is unique in a report.
-        runs: its runs, by seed.
-        number: its position in the report, which decides how it is drawn.
-
-    """
-
-    name: str
-    runs: tuple[Record, ...]
-    number: int = 0
+    name: str  # unique in a report
+    runs: tuple[Record, ...]  # by seed
+    number: int = 0  # the position in the report, which decides how it is drawn
 
     @property
     def first(self) -> Record:
@@ -67,45 +63,14 @@ class Configuration:
         """Return the mean over the finished runs that have the value."""
         return Mean.of(map(value, self.outcomes))
 
-    @cached_property
-    def accuracy_w(self) -> Mean:
-        """The test accuracy of the weights w at the end of training."""
-        return self.mean(lambda o: o.w.accuracy)
-
-    @cached_property
-    def accuracy_u(self) -> Mean:
-        """The test accuracy of the sparse network u."""
-        return self.mean(lambda o: o.u.accuracy)
-
-    @cached_property
-    def sparsity(self) -> Mean:
-        """The fraction of zeros over the sparsified weights."""
-        return self.mean(lambda o: o.sparsity)
-
-    @property
-    def sparsity_of_all(self) -> Mean:
-        """The fraction of zeros over all parameters."""
-        return self.mean(lambda o: o.sparsity_of_all)
-
-    @property
-    def multiplications_saved(self) -> Mean:
-        """The fraction of the network's multiplications that are multiplications by zero."""
-        return self.mean(lambda o: o.multiplications_saved)
-
-    @property
-    def nonzeros(self) -> Mean:
-        """The number of parameters that are not zero."""
-        return self.mean(lambda o: o.nonzeros)
-
-    @property
-    def minutes(self) -> Mean:
-        """The training time."""
-        return self.mean(lambda o: o.minutes)
-
-    @property
-    def packed_bytes(self) -> Mean:
-        """The size of the packed file, if the network was packed."""
-        return self.mean(lambda o: o.runtime.file_bytes if o.runtime else None)
+    accuracy_w = _mean(lambda o: o.w.accuracy)  # on the test images, of the weights w at the end of training
+    accuracy_u = _mean(lambda o: o.u.accuracy)  # on the test images, of the sparse network u
+    sparsity = _mean(lambda o: o.sparsity)
+    sparsity_of_all = _mean(lambda o: o.sparsity_of_all)
+    multiplications_saved = _mean(lambda o: o.multiplications_saved)
+    nonzeros = _mean(lambda o: o.nonzeros)
+    minutes = _mean(lambda o: o.minutes)
+    packed_bytes = _mean(lambda o: o.runtime.file_bytes if o.runtime else None)  # the size of the packed file
 
     @property
     def speedup(self) -> Mean:
@@ -164,28 +129,22 @@ def configurations(runs: Sequence[Run]) -> tuple[list[Configuration], list[str]]
         Configuration(group[0].name, tuple(sorted(group, key=lambda r: (r.seed is None, r.seed or 0))), number)
         for number, group in enumerate(groups.values())
     ]
-    return _with_names_of_their_own(found), notes
+    return _distinguished(found), notes
 
 
-def flat(options: Mapping[str, Any]) -> dict[str, str]:
+def option_strings(c: Configuration) -> dict[str, str]:
     """Return the options as strings, by "section.key"."""
-    found: dict[str, str] = {}
-    for key, value in options.items():
-        if isinstance(value, Mapping):
-            found.update({clean(f"{key}.{k}"): _text(v) for k, v in value.items()})
-        else:
-            found[clean(key)] = _text(value)
-    return found
+    return {clean(key): _string(value) for key, value in flat(c.first.options).items()}
 
 
 def differing(group: Sequence[Configuration]) -> list[str]:
     """Return the options in which configurations differ."""
-    tables = [flat(c.first.options) for c in group]
+    tables = [option_strings(c) for c in group]
     keys = dict.fromkeys(key for table in tables for key in table)
     return [key for key in keys if len({table.get(key) for table in tables}) > 1]
 
 
-def _with_names_of_their_own(found: list[Configuration]) -> list[Configuration]:
+def _distinguished(found: list[Configuration]) -> list[Configuration]:
     """Add the differing options to names that occur more than once."""
     named = []
     for c in found:
@@ -193,7 +152,7 @@ def _with_names_of_their_own(found: list[Configuration]) -> list[Configuration]:
         if len(others) == 1:
             named.append(c)
             continue
-        options = flat(c.first.options)
+        options = option_strings(c)
         apart = [f"{key} {options.get(key, 'unset')}" for key in differing(others)[:2]]
         named.append(replace(c, name=f"{c.name} ({', '.join(apart)})"))
     taken = [c.name for c in named]
@@ -204,7 +163,7 @@ def _fingerprint(record: Record) -> str:
     return fingerprint(record.options, _ELSEWHERE)
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | Mapping):

@@ -10,10 +10,10 @@ from rvsm.pages import Cell, Figure, Page, Section
 from rvsm.pages.figure import FORMATS
 from rvsm.pages.page import write
 from rvsm.records import Run
-from rvsm.report import pictures
 from rvsm.report.configurations import Configuration, configurations
-from rvsm.report.layers import layers_of
-from rvsm.report.provenance import what_was_run
+from rvsm.report.pictures import PICTURES
+from rvsm.report.pictures.panels import key
+from rvsm.report.sections import layers_of, what_was_run
 from rvsm.report.summary import summary, task
 from rvsm.report.table import as_json, columns, markdown
 
@@ -21,12 +21,8 @@ from rvsm.report.table import as_json, columns, markdown
 def report(runs: Sequence[Run], out: Path) -> Path:
     """Write ``report.html``, ``table.md``, ``table.json`` and ``pictures/`` into a folder, and return the page's path.
 
-    Pictures of an earlier report that do not apply to these runs are removed.
-
-    Args:
-        runs: one or more runs, finished or not; runs that differ only in their seed are grouped.
-        out: the folder, which is created if it does not exist.
-
+    The runs may be unfinished; those that differ only in their seed are grouped. Pictures of an earlier report that do
+    not apply to these runs are removed.
     """
     if not runs:
         raise ValueError("a report needs at least one run but got none")
@@ -34,7 +30,7 @@ def report(runs: Sequence[Run], out: Path) -> Path:
     shown = page(found, notes)
     figures = [figure for section in shown.sections for figure in section.figures]
     drawn = {file for figure in figures for file in figure.save(out / "pictures")}
-    for name in pictures.NAMES:
+    for name in PICTURES:
         for ending in FORMATS:  # of an earlier report, but not of this one
             if (file := out / "pictures" / f"{name}.{ending}") not in drawn:
                 file.unlink(missing_ok=True)
@@ -58,24 +54,19 @@ def page(found: Sequence[Configuration], notes: Sequence[str]) -> Page:
             head=tuple(shown),
             rows=[
                 [
-                    Cell(text(c), numeric=i > 0, key=pictures.key(c) if not i and len(found) > 1 else None)
+                    Cell(text(c), numeric=i > 0, key=key(c) if not i and len(found) > 1 else None)
                     for i, text in enumerate(shown.values())
                 ]
                 for c in found
             ],
-            figures=_drawn(pictures.plane(found)),
+            figures=_drawn(found, "accuracy-sparsity"),
         ),
         Section(
             "The course of training",
-            figures=_drawn(
-                pictures.accuracy(found),
-                pictures.losses(found),
-                pictures.sparsity_and_gap(found),
-                pictures.lagrangian(found),
-            ),
+            figures=_drawn(found, "accuracy-by-epoch", "loss-and-learning-rate", "sparsity-and-gap", "lagrangian"),
         ),
-        replace(where, figures=_drawn(pictures.layers(found))),
-        Section("The weights", figures=_drawn(pictures.weights(found), pictures.channels(found))),
+        replace(where, figures=_drawn(found, "density-by-layer")),
+        Section("The weights", figures=_drawn(found, "weights-histogram", "channel-norms")),
     ]
     kept = [part for part in parts if part.figures or part.rows]
     return Page(
@@ -116,12 +107,12 @@ def _packed(found: Sequence[Configuration]) -> str:
     if not timed:
         return ""
     ways = sorted({(r.largest_batch, r.threads) for r in timed if r.largest_batch and r.threads})
-    told = " and ".join(f"batches of {batch} with {threads} thread{'s' * (threads != 1)}" for batch, threads in ways)
+    shown = " and ".join(f"batches of {batch} with {threads} thread{'s' * (threads != 1)}" for batch, threads in ways)
     return (
         " File is the size of the packed network. Speed is how many times faster it runs in the sparse runtime than the"
-        f" unpacked network in the fastest other engine{f', for {told}' * bool(told)}."
+        f" unpacked network in the fastest other engine{f', for {shown}' * bool(shown)}."
     )
 
 
-def _drawn(*drawn: Figure | None) -> list[Figure]:
-    return [figure for figure in drawn if figure is not None]
+def _drawn(found: Sequence[Configuration], *names: str) -> list[Figure]:
+    return [figure for name in names if (figure := PICTURES[name](found)) is not None]

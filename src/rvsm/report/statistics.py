@@ -1,6 +1,6 @@
 """Means over seeds, their differences, and whether a difference is significant."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from math import hypot, inf, isfinite, nan, sqrt
 from statistics import fmean, stdev
@@ -70,31 +70,19 @@ class Difference:
     Difference(points=0.2, spread=None, resolution=inf)
     >>> Difference.of(Mean(0.93, None, 1), Mean(0.90, None, 1), unknown=2.5).told_apart
     True
-
-    Attributes:
-        points: the first mean minus the second.
-        spread: the standard deviation of a difference of single runs; None if one of the means is a single run.
-        resolution: the smallest significant difference; infinite if the seeds do not determine it.
-
     """
 
-    points: float
-    spread: float | None
-    resolution: float
+    points: float  # the first mean minus the second
+    spread: float | None  # the standard deviation of a difference of single runs; None with a single run
+    resolution: float  # the smallest significant difference; infinite if the seeds do not determine it
 
     @classmethod
     def of(cls, one: Mean, other: Mean, *, unknown: float | None = None) -> "Difference":
         """Return the first minus the second.
 
         The effect of chance is estimated from the seeds: with Welch's t test at 5 % if both means have several seeds,
-        and with Student's t test, using the spread of the other mean, if one of them is a single run.
-
-        Args:
-            one: the first mean.
-            other: the second mean.
-            unknown: the resolution to use if one mean is a single run, or if all seeds agree, when it is known from
-                other runs.
-
+        and with Student's t test, using the spread of the other mean, if one of them is a single run. In the latter
+        case, and if all seeds agree, a resolution that is known from other runs can be given as ``unknown``.
         """
         points = round(100 * (one.mean - other.mean), 4)
         spreads = [(100 * m.std, m.count) for m in (one, other) if m.std is not None]
@@ -105,7 +93,9 @@ class Difference:
             ((std, count),) = spreads
             return cls(points, None, _student(count - 1) * std * sqrt(1 / one.count + 1 / other.count))
         errors = [std / sqrt(count) for std, count in spreads]
-        return cls(points, spread, _student(_freedom(errors, [count for _, count in spreads])) * hypot(*errors))
+        # Welch's degrees of freedom, which are fewer if the spreads differ
+        parts = [error**4 / (count - 1) for error, (_, count) in zip(errors, spreads, strict=True)]
+        return cls(points, spread, _student(hypot(*errors) ** 4 / sum(parts)) * hypot(*errors))
 
     @property
     def told_apart(self) -> bool:
@@ -119,11 +109,6 @@ class Difference:
         if self.told_apart:
             return said
         return f"{said}, not told apart{' by one seed' if self.spread is None else ''}"
-
-
-def _freedom(errors: Sequence[float], counts: Sequence[int]) -> float:
-    """Return Welch's degrees of freedom, which are fewer if the spreads differ."""
-    return hypot(*errors) ** 4 / sum(error**4 / (count - 1) for error, count in zip(errors, counts, strict=True))
 
 
 def _student(freedom: float) -> float:

@@ -7,10 +7,11 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from rvsm.pages.markdown import cell, pipe_table
+from rvsm.markdown import cell, pipe_table
+from rvsm.pages import Cell
 from rvsm.records import Run
 from rvsm.report.configurations import Configuration, configurations
-from rvsm.report.statistics import Mean
+from rvsm.report.statistics import NOTHING, Mean
 
 Column = Callable[[Configuration], str]
 
@@ -95,6 +96,11 @@ def as_json(found: Sequence[Configuration]) -> str:
         for c in found
     ]
     return json.dumps(listed, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def number(value: float | None, factor: float = 1.0, digits: int = 0) -> Cell:
+    """Return a number, multiplied by a factor, as a cell of a page."""
+    return Cell(NOTHING if value is None else f"{factor * value:,.{digits}f}", numeric=True)
 
 
 def minutes(mean: Mean) -> str:

@@ -1,12 +1,11 @@
 """Train a network: one loop with callbacks, in a folder from which a run can be resumed."""
 
-from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import DivergenceError
-from rvsm.train.loading import load_network
 from rvsm.train.many import run_all
 from rvsm.train.recorder import StoppedError, quoted
-from rvsm.train.session import refuse_others, resume, start, start_or_resume, summary
-from rvsm.train.trainer import Trainer
+from rvsm.train.result import load_network
+from rvsm.train.session import resume, start, start_or_resume, summary
+from rvsm.train.trainer import Callback, Trainer
 
 __all__ = [
     "Callback",
@@ -15,7 +14,6 @@ __all__ = [
     "Trainer",
     "load_network",
     "quoted",
-    "refuse_others",
     "resume",
     "run_all",
     "start",

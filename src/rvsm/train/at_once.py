@@ -70,7 +70,7 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
                     raise StoppedError("stopped")
                 for answer in [answer for answer in working if answer in ready]:
                     worker = working.pop(answer)
-                    _tell(worker, _ended(worker), console)
+                    _report(worker, _ended(worker), console)
         finally:
             _terminate(working)
             ended = [(worker, _ended(worker)) for worker in working.values()]
@@ -102,7 +102,7 @@ def _ended(worker: _Worker) -> _Answer:
     return answer
 
 
-def _tell(worker: _Worker, answer: _Answer, console: Console) -> None:
+def _report(worker: _Worker, answer: _Answer, console: Console) -> None:
     """Print the result of a worker, or raise its error."""
     raised = answer.ending in ("stopped", "failed")
     if not raised:
@@ -123,9 +123,7 @@ def _terminate(working: dict[Connection, _Worker]) -> None:
 class _Stop:
     """Records Ctrl-C, termination and a closed terminal, since an exception could come before a worker is known.
 
-    Args:
-        working: the workers; a second Ctrl-C asks them a second time, so that they do not wait for a checkpoint.
-
+    A second Ctrl-C asks the workers a second time, so that they do not wait for a checkpoint.
     """
 
     def __init__(self, working: dict[Connection, _Worker]) -> None:
@@ -191,9 +189,9 @@ def _work(config: Config, folder: Path, threads: int, answer: Connection) -> Non
 
     with warnings.catch_warnings():
         warnings.showwarning = show
-        told = _train(config, folder, console)
+        ending, text = _train(config, folder, console)
     with suppress(OSError):  # the parent may be gone
-        answer.send(_Answer(*told, said=file.getvalue().rstrip()))
+        answer.send(_Answer(ending, text, said=file.getvalue().rstrip()))
 
 
 def _train(config: Config, folder: Path, console: Console) -> tuple[Ending, str]:

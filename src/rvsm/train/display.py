@@ -1,14 +1,16 @@
-"""Show the progress of a training: a progress bar on a terminal, plain lines elsewhere."""
+"""Show the progress of a training: a progress bar on a terminal, plain lines elsewhere, and TensorBoard files."""
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from rvsm.extras import needed_by
 from rvsm.files import printable
-from rvsm.train.callbacks import Callback
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 _FEW_STEPS = 300
 """With fewer steps, the first tenths are too short to find the weights that matter, and the last ones only heal."""
@@ -25,7 +27,7 @@ class Display(Callback):
     def on_start(self, trainer: Trainer) -> None:
         """Print the number of steps, and start the bar."""
         if not self.brief and not trainer.step:
-            self._tell_length(trainer)
+            self._print_length(trainer)
         if self.console.is_terminal:
             columns = (
                 TextColumn("{task.description}", markup=False),
@@ -48,7 +50,7 @@ class Display(Callback):
         if not self.brief:
             line(self.console, record, trainer.config.training.epochs)
 
-    def _tell_length(self, trainer: Trainer) -> None:
+    def _print_length(self, trainer: Trainer) -> None:
         batches, epochs = trainer.batches, trainer.config.training.epochs
         last = batches.images_used - (len(batches) - 1) * batches.batch_size
         smaller = f", the last of {last}" if last < batches.batch_size else ""
@@ -64,16 +66,44 @@ class Display(Callback):
             self._progress.stop()
 
 
+class TensorBoard(Callback):
+    """Writes the numbers of each record as scalars; needs the extra ``tensorboard``.
+
+    The folder is created when the training begins.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with needed_by("training.tensorboard", extra="tensorboard"):
+            from torch.utils.tensorboard import SummaryWriter
+        self._open = partial(SummaryWriter, folder)
+        self._writer: SummaryWriter | None = None
+
+    def on_start(self, trainer: Trainer) -> None:
+        """Open the files; entries that a killed process wrote after the checkpoint are discarded."""
+        self._writer = self._open(purge_step=trainer.step + 1)
+
+    def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
+        """Write the numbers."""
+        assert self._writer is not None
+        for key in ("loss", "learning_rate", "sparsity", "gap", "lagrangian", "images_per_second"):
+            if key in record:
+                self._writer.add_scalar(key, record[key], trainer.step)
+        for copy in ("w", "u"):
+            if copy in record:
+                self._writer.add_scalar(f"accuracy/{copy}", record[copy]["accuracy"], trainer.step)
+
+    def on_end(self, trainer: Trainer) -> None:
+        """Close the files."""
+        if self._writer is not None:
+            self._writer.close()
+
+
 def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:
     """Print a record as one line."""
     parts = [f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}", f"loss {record['loss']:.4f}"]
-    if "w" in record:
-        parts.append(f"w {100 * record['w']['accuracy']:5.2f} %")
-    if "u" in record:
-        parts.append(f"u {100 * record['u']['accuracy']:5.2f} %")
+    parts += [f"{copy} {100 * record[copy]['accuracy']:5.2f} %" for copy in "wu" if copy in record]
     if "sparsity" in record:
-        parts.append(f"zeros {100 * record['sparsity']:5.2f} %")
-        parts.append(f"gap {record['gap']:.3g}")
+        parts += [f"zeros {100 * record['sparsity']:5.2f} %", f"gap {record['gap']:.3g}"]
     if record.get("phase"):
         parts.append(f"{record['phase']:4}")
     parts += [f"{record['images_per_second']:,.0f} images/s", f"{clock(record['time_left'])} left"]

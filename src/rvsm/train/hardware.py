@@ -5,8 +5,10 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
+from rvsm import __version__
 from rvsm.config import Training
 
 
@@ -46,10 +48,6 @@ def place(training: Training) -> Placement:
 
 def describe(placement: Placement) -> dict[str, Any]:
     """Return the machine and the versions, to be stored with the results of a run."""
-    import numpy as np
-
-    from rvsm import __version__
-
     return {
         "machine": processor(),
         "threads": torch.get_num_threads(),

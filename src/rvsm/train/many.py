@@ -14,8 +14,6 @@ from rvsm.train.divergence import DivergenceError
 from rvsm.train.recorder import StoppedError
 from rvsm.train.session import refuse_others, say, start_or_resume, summary
 
-GOES_ON = "stopped; run the same command again to continue"
-
 
 def run_all(
     configs: Sequence[Config],
@@ -50,7 +48,7 @@ def run_all(
         else:
             _one_by_one(wanted, console, brief=brief)
     except StoppedError:
-        raise StoppedError(GOES_ON) from None
+        raise StoppedError("stopped; run the same command again to continue") from None
     return [Run(folder) for _, folder in wanted]
 
 

@@ -15,8 +15,7 @@ import torch
 from rvsm.config import Config
 from rvsm.config.sections import is_own
 from rvsm.records import Run
-from rvsm.train.callbacks import Callback
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 
 @contextmanager
@@ -25,16 +24,11 @@ def writing(folder: Path, config: Config) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        there = (folder / "config.toml").exists()
-        raise ValueError(
-            f"{folder} cannot be written to: {error.strerror or error}. "
-            + (
-                "Earlier work is not lost. Free some space or grant access, then continue with:"
-                f" {resuming(folder, config)}"
-                if there
-                else "Free some space, grant access, or choose another folder"
-            )
-        ) from None
+        advice = "Free some space, grant access, or choose another folder"
+        if (folder / "config.toml").exists():
+            advice = "Earlier work is not lost. Free some space or grant access, then continue with: "
+            advice += resuming(folder, config)
+        raise ValueError(f"{folder} cannot be written to: {error.strerror or error}. {advice}") from None
 
 
 def quoted(folder: Path) -> str:
@@ -53,13 +47,7 @@ class StoppedError(KeyboardInterrupt):
 
 
 class Recorder(Callback):
-    """Writes metrics and checkpoints. On Ctrl-C or termination, it writes one more checkpoint and stops.
-
-    Args:
-        run: the folder.
-        minutes: a checkpoint is written at least this often.
-
-    """
+    """Writes metrics, and checkpoints every few minutes. On Ctrl-C or termination, writes one more and stops."""
 
     def __init__(self, run: Run, minutes: float = 10) -> None:
         self.run, self.minutes = run, minutes

@@ -1,13 +1,15 @@
-"""Check that the state in a checkpoint has the form that a training needs; nothing in it is trusted.
+"""What a checkpoint needs besides the model: the state of the random generators, and checks of all that it holds.
 
-The checksum detects damage, but does not show who wrote the file. Torch itself checks some of it, such as the names and
-shapes of the weights of a model.
+Nothing in a checkpoint is trusted. The checksum detects damage, but does not show who wrote the file. Torch itself
+checks some of it, such as the names and shapes of the weights of a model.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -28,14 +30,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 
 
 def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
-    """Raise unless a state is complete and its numbers are within bounds.
-
-    Args:
-        state: the contents of a checkpoint.
-        steps: the steps of the whole training.
-        running: sums of the kinds that the state should have.
-
-    """
+    """Raise unless a state is complete, its numbers are within bounds, and its sums are named as the running ones."""
     if not isinstance(state, Mapping):
         raise ValueError(f"expected a table but found a {type(state).__name__}")
     for key, kinds in _KINDS.items():
@@ -44,7 +39,7 @@ def check_state(state: Any, *, steps: int, running: Mapping[str, Any]) -> None:
     if not 0 <= state["step"] <= steps:
         raise ValueError(f"its step should be in [0, {steps}] but is {state['step']}")
     sums = state["running"]
-    if sums.keys() != running.keys() or not all(_is_size(value) for value in (state["seconds"], *sums.values())):
+    if sums.keys() != running.keys() or not all(_is_finite(n) and n >= 0 for n in (state["seconds"], *sums.values())):
         raise ValueError(f"its seconds, and the sums {', '.join(running)}, should be finite numbers ≥ 0")
 
 
@@ -67,7 +62,36 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: Opt
     return {"state": dict(kept), "param_groups": optimizer.state_dict()["param_groups"]}
 
 
-def check_numpy_state(state: Sequence[Any]) -> None:
+def seed_all(seed: int) -> None:
+    """Seed the generators of torch, Python and NumPy, which a user's model may use."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+def random_state(device: str) -> dict[str, Any]:
+    """Return the states of all generators."""
+    kind, keys, *rest = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if torch.device(device).type == "cuda" else None,
+        "python": random.getstate(),
+        "numpy": (kind, torch.from_numpy(np.array(keys, dtype=np.int64)), *rest),
+    }
+
+
+def set_random_state(state: dict[str, Any], device: str) -> None:
+    """Restore the states of all generators; an invalid state is an error."""
+    _check_numpy_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)
+    random.setstate(state["python"])
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
+
+
+def _check_numpy_state(state: Sequence[Any]) -> None:
     """Raise unless this is a state of NumPy's generator, which does not check the position that it reads from."""
     kind, keys, place, has_gauss, gauss = state
     if kind != "MT19937" or not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (624,):
@@ -95,7 +119,3 @@ def _form(kept: Mapping[str, Any]) -> dict[str, str]:
 
 def _is_finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and isfinite(value)
-
-
-def _is_size(value: Any) -> bool:
-    return _is_finite(value) and value >= 0

@@ -1,14 +1,20 @@
-"""The end of a training: write the sparse network, and evaluate it once on the test images."""
+"""The result of a training: the sparse network, evaluated once on the test images, and loaded again later."""
 
 import copy
 import warnings
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from rvsm.config import build, config_of
 from rvsm.metrics import multiplications
+from rvsm.models import fill
+from rvsm.records import Run
 from rvsm.train.measure import channel_norms, evaluate, histogram
+from rvsm.train.recorder import quoted
 from rvsm.train.trainer import Trainer
 
 
@@ -26,7 +32,8 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     nonzeros = sum(int(p.count_nonzero()) for p in parameters)
     weights = sum(w.numel() for _, w in held)
     kept = sum(int(w.count_nonzero()) for _, w in held)
-    uses = _uses(trainer)
+    image, _ = next(trainer.batches.epoch(0))
+    uses = multiplications(trainer.model, image[:2])
     result = {
         "epochs": trainer.config.training.epochs,
         "steps": trainer.steps,
@@ -60,10 +67,33 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return trainer.model.state_dict(), result
 
 
-def _uses(trainer: Trainer) -> dict[str, float]:
-    """Return how many times each weight is multiplied for one image, by the name of its tensor."""
-    x, _ = next(trainer.batches.epoch(0))
-    return multiplications(trainer.model, x[:2])
+def load_network(folder: Path | str, *, allow_import: Collection[str] = ()) -> tuple[nn.Module, dict[str, Any]]:
+    """Return the network of a finished run, in eval mode on the CPU, and the run's result.
+
+    The result has what an application needs in addition to the network: "input" is the shape of an image, "mean" and
+    "std" normalise it (pixels from 0 to 1), "classes" are the names of the outputs.
+
+    Args:
+        folder: the folder of the run.
+        allow_import: the models, as module:callable, that the run may import, which runs their code; the networks of
+            this package need no permission.
+
+    """
+    run = Run(Path(folder))
+    result = finished_result(run)
+    channels, size, _ = result["input"]
+    config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
+    model = build.network(config, channels=channels, classes=len(result["classes"]), size=size)
+    fill(model, run.weights(), folder)
+    return model.eval(), result
+
+
+def finished_result(run: Run) -> dict[str, Any]:
+    """Return the result of a run, with what an application needs; a run that is not finished is an error."""
+    result = run.result("input", "classes", "mean", "std")
+    if result is None:
+        raise ValueError(f"{run.folder} is not finished; continue with: rvsm resume {quoted(run.folder)}")
+    return result
 
 
 def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, float]) -> float | None:

@@ -12,14 +12,12 @@ from rvsm.data import Dataset
 from rvsm.files import printable
 from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
-from rvsm.train.callbacks import Callback
-from rvsm.train.display import Display, clock
+from rvsm.train.display import Display, TensorBoard, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, place, processor
 from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
-from rvsm.train.tensorboard import TensorBoard
-from rvsm.train.trainer import Trainer
+from rvsm.train.trainer import Callback, Trainer
 
 
 def start(
@@ -31,7 +29,7 @@ def start(
     _refuse(config, folder)
     with torch_threads(config.training.threads):
         trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
-        _begin(trainer)
+        trainer.load_initial_weights()
         with locked(folder):  # the folder is made only now, so invalid input leaves none
             _refuse(config, folder)  # another process may have been faster
             with writing(folder, config):
@@ -52,26 +50,26 @@ def resume(
     A user's own model is imported only if ``allow_import`` names it as module:callable.
     """
     run = Run(folder)
-    if (result := run.result(*_TOLD)) is not None:
+    if (result := run.result(*_SUMMARISED)) is not None:
         return result
     with locked(folder):
-        if (result := run.result(*_TOLD)) is not None:
+        if (result := run.result(*_SUMMARISED)) is not None:
             return result
         config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
         state, complaints = run.newest()
         for complaint in complaints:
             _warn(console, complaint)
         if complaints:
-            _warn(
-                console, "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
-            )
+            begin = "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
+            _warn(console, begin)
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
             _compare_machines(then, config, console)
             listeners = _listeners(config, folder, console, brief=brief)
-            trainer = Trainer(config, data, listeners, remainder=state is None or _has_remainder(state))
+            remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
+            trainer = Trainer(config, data, listeners, remainder=remainder)
             if state is None:
-                _begin(trainer)
+                trainer.load_initial_weights()
             else:
                 _load(trainer, state, folder)
             with writing(folder, config):
@@ -103,9 +101,8 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
         with writing(run.folder, trainer.config):
             run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        raise StoppedError(
-            f"{str(stopped) or 'stopped'}; continue with: {resuming(run.folder, trainer.config)}"
-        ) from None
+        again = resuming(run.folder, trainer.config)
+        raise StoppedError(f"{str(stopped) or 'stopped'}; continue with: {again}") from None
     except DivergenceError as error:
         kept = run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
@@ -113,7 +110,7 @@ def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
     return result
 
 
-_TOLD = ("test", "sparsity", "sparsity_of_all", "multiplications_saved", "seconds")
+_SUMMARISED = ("test", "sparsity", "sparsity_of_all", "multiplications_saved", "seconds")
 
 
 def summary(result: dict[str, Any]) -> str:
@@ -121,10 +118,10 @@ def summary(result: dict[str, Any]) -> str:
     w, u = (f"{100 * result['test'][copy]['accuracy']:.2f} %" for copy in ("w", "u"))
     if not result["sparsity"]:
         return f"test accuracy {u}, no zeros; {clock(result['seconds'])}"
-    shares = {"all parameters": result["sparsity_of_all"], "the multiplications": result["multiplications_saved"]}
-    told = ", ".join(f"{100 * share:.2f} % of {what}" for what, share in shares.items() if share is not None)
+    parts = {"all parameters": result["sparsity_of_all"], "the multiplications": result["multiplications_saved"]}
+    others = ", ".join(f"{100 * zeros:.2f} % of {part}" for part, zeros in parts.items() if zeros is not None)
     return (
-        f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights ({told});"
+        f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights ({others});"
         f" of w {w}; {clock(result['seconds'])}"
     )
 
@@ -149,8 +146,7 @@ def _refuse(config: Config, folder: Path) -> None:
     if not (folder / "config.toml").exists():
         return
     refuse_others(config, folder)
-    run = Run(folder)
-    if run.result() is not None:
+    if Run(folder).result() is not None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
         f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is"
@@ -184,16 +180,6 @@ def _compare_machines(then: Mapping[str, Any], config: Config, console: Console)
             f"the machine or versions differ from those at the start ({'; '.join(changed)}): the results will not be"
             " bit-identical to those of an uninterrupted run",
         )
-
-
-def _has_remainder(state: Any) -> bool:
-    """Return whether the training of a checkpoint may use a last batch that is smaller than the others."""
-    return isinstance(state, Mapping) and state.get("remainder") is True
-
-
-def _begin(trainer: Trainer) -> None:
-    if trainer.config.weights is not None:
-        trainer.begin_with(Path(trainer.config.weights))
 
 
 def _load(trainer: Trainer, state: dict[str, Any], folder: Path) -> None:

@@ -1,8 +1,8 @@
 """The training loop: one for all methods, models and data, with callbacks."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,29 @@ from rvsm.models import Prepared, fill
 from rvsm.models.user import blame
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.records import check_weights, load_weights
-from rvsm.train.callbacks import Callback
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
-from rvsm.train.randomness import random_state, seed_all, set_random_state
-from rvsm.train.restoring import check_state, optimizer_state
+from rvsm.train.restoring import check_state, optimizer_state, random_state, seed_all, set_random_state
+
+
+class Callback:
+    """Follows a training. All methods do nothing by default; subclasses override those they need."""
+
+    def on_start(self, trainer: "Trainer") -> None:
+        """Act before the first step, or before the first step after a resume."""
+
+    def on_step(self, trainer: "Trainer") -> None:
+        """Act after an optimizer step."""
+
+    def on_epoch(self, trainer: "Trainer") -> None:
+        """Act after the last step of an epoch."""
+
+    def on_record(self, trainer: "Trainer", record: Mapping[str, Any]) -> None:
+        """Act after an evaluation on the validation images."""
+
+    def on_end(self, trainer: "Trainer") -> None:
+        """Act after the last step, before the sparse network is written, or when the training stops early."""
 
 
 class Trainer:
@@ -76,10 +93,13 @@ class Trainer:
         self._seconds = 0.0  # in earlier processes
         self._began = time.perf_counter()
         self._times = {"data": 0.0, "training": 0.0, "evaluation": 0.0}
-        self._last_look = (0, 0.0)  # the step, and the seconds of data and training, for the speed
+        self._last_evaluation = (0, 0.0)  # the step, and the seconds of data and training, for the speed
 
-    def begin_with(self, weights: Path) -> None:
-        """Load the initial weights from a safetensors file, or from the folder of a finished run."""
+    def load_initial_weights(self) -> None:
+        """Load the initial weights that the options name: a safetensors file, or the folder of a finished run."""
+        if self.config.weights is None:
+            return
+        weights = Path(self.config.weights)
         file = weights / "model.safetensors" if weights.is_dir() else weights
         if not file.exists():
             raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
@@ -96,17 +116,17 @@ class Trainer:
         """Train to the end."""
         self._began = time.perf_counter()
         try:
-            self._tell("on_start")
+            self._notify("on_start")
             while self.step < self.steps:
                 epoch, start = divmod(self.step, len(self.batches))
                 for x, y in self._timed(self.batches.epoch(epoch, start=start)):
                     with self._timing("training"):
                         self.train_step(x, y)
-                    self._tell("on_step")
-                self._look(epoch + 1)
-                self._tell("on_epoch")
+                    self._notify("on_step")
+                self._evaluate(epoch + 1)
+                self._notify("on_epoch")
         finally:
-            self._tell("on_end")
+            self._notify("on_end")
 
     @property
     def epoch(self) -> float:
@@ -146,7 +166,7 @@ class Trainer:
 
     # Evaluations
 
-    def _look(self, epoch: int) -> None:
+    def _evaluate(self, epoch: int) -> None:
         training = self.config.training
         if epoch % training.evaluate_every and epoch != training.epochs:
             return
@@ -154,8 +174,7 @@ class Trainer:
             require_finite_weights(self)
             record = self._record()
         self._running = dict.fromkeys(self._running, 0)
-        for callback in self.callbacks:
-            callback.on_record(self, record)
+        self._notify("on_record", record)
 
     def _record(self) -> dict[str, Any]:
         seen = self._running["seen"]
@@ -181,23 +200,20 @@ class Trainer:
     def sparse_network(self) -> Iterator[None]:
         """Put the sparse copy into the model, with batch norm recalibrated, for the duration of a block."""
         assert self.method is not None
-        with self.placement.autocast():
-            lent = self.method.sparse_weights(recalibrate=self.calibration())
-            lent.__enter__()
-        try:
+        with ExitStack() as stack:
+            with self.placement.autocast():
+                stack.enter_context(self.method.sparse_weights(recalibrate=self.calibration()))
             yield
-        finally:
-            lent.__exit__(None, None, None)
 
     def calibration(self) -> Iterable[Tensor]:
         """Return batches to recalibrate batch norm: training images, in an order that no epoch of the training uses."""
         return (x for x, _ in self.batches.epoch(self.config.training.epochs))
 
     def _speed(self) -> dict[str, Any]:
-        step, before = self._last_look
+        step, before = self._last_evaluation
         busy = self._times["data"] + self._times["training"]
         images = (self.step - step) * self.batches.images_used / len(self.batches)
-        self._last_look = (self.step, busy)
+        self._last_evaluation = (self.step, busy)
         pace = (time.perf_counter() - self._began) / max(self.step - self._first_step, 1)
         return {
             "images_per_second": images / max(busy - before, 1e-9),
@@ -243,42 +259,34 @@ class Trainer:
         self.step = self._first_step = int(state["step"])
         self._seconds = float(state["seconds"])
         self._running = dict(state["running"])
-        self._last_look = (self.step, 0.0)
+        self._last_evaluation = (self.step, 0.0)
         set_random_state(state["random"], self.placement.device)
 
     # Preparation
 
     def _split(self) -> None:
         training, seed = self.config.training, self.config.seed
-        share = training.validation
-        train, held = self.data.hold_out(share, seed) if share > 0 else (self.data.train, None)
+        fraction = training.validation
+        train, held = self.data.hold_out(fraction, seed) if fraction > 0 else (self.data.train, None)
         if not len(train):
             raise ValueError(
-                f"training.validation = {share} holds out all images and leaves none to train on; give a smaller"
+                f"training.validation = {fraction} holds out all images and leaves none to train on; give a smaller"
                 " fraction"
             )
         self.moments = moments(train)
         batch = min(training.batch, len(train))
-        self.batches = Batches(
-            train,
-            batch,
-            seed=seed,
-            augment=build.augmentations(self.config),
-            mean=self.moments.mean,
-            std=self.moments.std,
-            drop_last=not (self._remainder and keeps_remainder(len(train), batch)),
-            channels_last=self.placement.channels_last,
-            device=self.placement.device,
-        )
+        drop_last = not (self._remainder and keeps_remainder(len(train), batch))
+        augment = build.augmentations(self.config)
+        self.batches = self._batches(train, batch, seed=seed, augment=augment, drop_last=drop_last)
         self.validation = None if held is None or not len(held) else self.quiet(held)
 
     def quiet(self, images: Images) -> Batches:
         """Return images in their original order, without augmentation, for an evaluation."""
-        mean, std = self.moments
-        layout = self.placement.channels_last
-        return Batches(
-            images, 500, seed=0, mean=mean, std=std, shuffle=False, channels_last=layout, device=self.placement.device
-        )
+        return self._batches(images, 500, seed=0, shuffle=False)
+
+    def _batches(self, images: Images, size: int, **more: Any) -> Batches:
+        layout, device = self.placement.channels_last, self.placement.device
+        return Batches(images, size, **self.moments._asdict(), channels_last=layout, device=device, **more)
 
     def _sample(self, images: int = 5000) -> Tensor:
         """Return normalised training images without augmentation, for a model that prepares itself."""
@@ -305,24 +313,24 @@ class Trainer:
     # Helpers
 
     @contextmanager
-    def _blamed(self, what: str) -> Iterator[None]:
-        """Turn any error of a user's code into one that names the model, what failed, and the place in its file."""
+    def _blamed(self, failure: str) -> Iterator[None]:
+        """Turn any error of a user's code into one that names the model, the failure, and the place in its file."""
         try:
             yield
         except Exception as error:
-            raise ValueError(f"the model {self.config.model.name!r} {what}: {blame(error)}") from error
+            raise ValueError(f"the model {self.config.model.name!r} {failure}: {blame(error)}") from error
 
-    def _tell(self, event: str) -> None:
+    def _notify(self, event: str, *more: Any) -> None:
         for callback in self.callbacks:
-            getattr(callback, event)(self)
+            getattr(callback, event)(self, *more)
 
     @contextmanager
-    def _timing(self, what: str) -> Iterator[None]:
+    def _timing(self, part: str) -> Iterator[None]:
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._times[what] += time.perf_counter() - began
+            self._times[part] += time.perf_counter() - began
 
     def _timed(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
         while True:

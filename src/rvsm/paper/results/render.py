@@ -7,8 +7,8 @@ from math import isfinite
 from pathlib import Path
 
 from rvsm.files import write_text
+from rvsm.markdown import cell, pipe_table
 from rvsm.pages import Figure
-from rvsm.pages.markdown import cell, pipe_table
 from rvsm.paper.results.claims import Judged, Open, Undecided, judged
 from rvsm.paper.results.collections import collections, comparable, sources
 from rvsm.paper.results.documents import marked, named_in, refresh

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from rvsm.config.config import OF_THE_MACHINE, fingerprint
-from rvsm.pages.markdown import cell, pipe_table
+from rvsm.markdown import cell, pipe_table
 from rvsm.paper.results.chance import CHANCE, difference
 from rvsm.paper.results.collections import Collection, Experiments, Source, setting
 from rvsm.paper.results.printed import PUBLISHED, PaperTable, PrintedRow

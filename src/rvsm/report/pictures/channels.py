@@ -19,38 +19,31 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
     if layer is None:
         return None
     having = {c: o for c, o in outcomes.items() if layer in o.norms_w and layer in o.norms_u}
-    ordered = sorted(having.items(), key=lambda one: _rank(one[0].first.method))
+    ordered = sorted(having.items(), key=lambda one: [one[0].first.method != name for name in _ORDER])
     shown = dict(ordered[:MOST])
 
     def draw(canvas: Canvas) -> None:
         drawn = panels(canvas, len(shown))
         for axes, (c, o) in zip(drawn, shown.items(), strict=True):
-            for norms, style, tint in ((o.norms_w[layer], "-", "C0"), (o.norms_u[layer], "--", "C1")):
-                if tint == "C0" or not c.dense:
-                    name = W_AND_U[tint == "C1"].name
-                    axes.plot(range(1, len(norms) + 1), sorted(norms, reverse=True), style, color=tint, label=name)
-            axes.text(
-                0.97,
-                0.95,
-                _note(o),
-                transform=axes.transAxes,
-                ha="right",
-                va="top",
-                fontsize=8,
-            )
+            for norms, one in zip((o.norms_w[layer], o.norms_u[layer]), W_AND_U[: 1 if c.dense else 2], strict=False):
+                largest = sorted(norms, reverse=True)
+                axes.plot(range(1, len(norms) + 1), largest, one.line, color=one.colour, label=one.name)
+            gone, total = o.channels or _zero(o)
+            note = f"{gone} of {total}\nchannels {'zero' if o.channels is None else 'left out'}"
+            axes.text(0.97, 0.95, note, transform=axes.transAxes, ha="right", va="top", fontsize=8)
             title(axes, c)
         drawn[0].set_ylim(0, None)
         lowest(drawn, "channel, by size")
         leftmost(drawn, "norm")
 
     both = {c.first.method for c in shown} >= set(_ORDER)
-    told = _told({c.name: o for c, o in shown.items()})
+    removed = _removed({c.name: o for c, o in shown.items()})
     size, phone = sizes(len(shown), height=2.2 if len(shown) > 2 else 2.8)
     return Figure(
         "channel-norms",
         f"The norms of the output channels of {layer}, the layer with the most channels, sorted from largest to"
         " smallest: the weights w before the threshold (solid), and the sparse network u after it (dashed)."
-        f" A drop to zero at the right means that a channel is gone. {told}"
+        f" A drop to zero at the right means that a channel is gone. {removed}"
         f"{' RVSM and ADMM are shown side by side, as in the paper.' if both else ''}"
         f"{' The first of several seeds is shown.' if any(len(c.runs) > 1 for c in shown) else ''}"
         f"{omitted(len(ordered))}",
@@ -71,37 +64,22 @@ def _layer(outcomes: Sequence[Outcome]) -> str | None:
     return max(sorted(counts), key=lambda name: counts[name], default=None)
 
 
-def _note(outcome: Outcome) -> str:
-    """Return the text in a panel."""
-    (gone, total), known = _gone(outcome)
-    return f"{gone} of {total}\nchannels {'left out' if known else 'zero'}"
-
-
-def _told(outcomes: Mapping[str, Outcome]) -> str:
+def _removed(outcomes: Mapping[str, Outcome]) -> str:
     """Return the channels that a packed network leaves out; for older results, only those that are zero."""
     known = all(o.channels for o in outcomes.values())
     verb = "are left out of a packed network" if known else "are zero"
     found = {name: (known and o.channels) or _zero(o) for name, o in outcomes.items()}
     most = max(found, key=lambda name: found[name][0])
     removed, total = found[most]
+    if not removed and known:
+        return "No channel of any network can be left out entirely."
     if not removed:
-        return (
-            "No channel of any network can be left out entirely." if known else "No network has a channel that is zero."
-        )
+        return "No network has a channel that is zero."
     reason = ": they are zero, constant, or never read" if known else ""
     return f"Over all layers, {removed} of {total} channels{f' of {most}' if len(found) > 1 else ''} {verb}{reason}."
-
-
-def _gone(outcome: Outcome) -> tuple[tuple[int, int], bool]:
-    """Return the number of removed channels, the total, and whether the runtime determined it."""
-    return outcome.channels or _zero(outcome), outcome.channels is not None
 
 
 def _zero(outcome: Outcome) -> tuple[int, int]:
     """Return how many channels of all layers are zero in u, and how many there are."""
     norms = [norm for layer in outcome.norms_u.values() for norm in layer]
     return sum(norm == 0 for norm in norms), len(norms)
-
-
-def _rank(method: str) -> int:
-    return _ORDER.index(method) if method in _ORDER else len(_ORDER)

@@ -15,11 +15,8 @@ from rvsm.report.pictures import panels as plot
 
 def lagrangian(found: Sequence[Configuration]) -> Figure | None:
     """Draw the Lagrangian of RVSM against the epoch, if at least three values have the same λ."""
-    of: dict[Configuration, list[Series]] = {}
-    for c in found:
-        series = [s for r in c.runs if c.first.method == "rvsm" and len(s := _comparable(r)) > 2]
-        if series:
-            of[c] = series
+    every = {c: [s for r in c.runs if len(s := _comparable(r)) > 2] for c in found if c.first.method == "rvsm"}
+    of = {c: series for c, series in every.items() if series}
     shown = dict(list(of.items())[: plot.MOST])
     if not shown:
         return None
@@ -34,8 +31,8 @@ def lagrangian(found: Sequence[Configuration]) -> Figure | None:
         plot.lowest(drawn, "epoch")
         plot.leftmost(drawn, "ℒ(w, u)")
 
-    rising = sum(_rises(mean_series(series)) for series in shown.values())
-    steps = sum(max(len(mean_series(series)) - 1, 0) for series in shown.values())
+    intervals = [pair for series in shown.values() for pair in pairwise(mean_series(series))]
+    rising, steps = sum(after > before for (_, before), (_, after) in intervals), len(intervals)
     fell = (
         f"It falls in each of the {steps} intervals between two evaluations"
         if not rising
@@ -71,7 +68,3 @@ def _comparable(run: Record) -> Series:
         return []
     held = [e for e in run.evaluations if e.lam and (hold is None or hold[0] < e.epoch <= hold[1])]
     return [(e.epoch, e.lagrangian) for e in held if e.lam == held[-1].lam and e.lagrangian is not None]
-
-
-def _rises(series: Series) -> int:
-    return sum(after > before for (_, before), (_, after) in pairwise(series))

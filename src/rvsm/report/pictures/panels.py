@@ -64,14 +64,9 @@ def unhidden(text: str) -> str:
 
 
 def title(axes: Axes, c: Configuration, *more: str, room: float = 0.4) -> None:
-    """Write the name of a configuration above its panel, in as many lines as needed, and assign the panel to it.
+    """Write the name of a configuration, and more lines, above its panel, and assign the panel to it.
 
-    Args:
-        axes: the panel.
-        c: the configuration.
-        more: lines to write below the name.
-        room: the width in inches that the numbers of the axis take.
-
+    ``room`` is the width in inches that the numbers of the axis take.
     """
     spec, canvas = axes.get_subplotspec(), axes.get_figure(root=True)
     assert spec is not None

@@ -7,14 +7,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.transforms import Bbox
 
 from rvsm.pages import Figure
 from rvsm.pages.keys import gid
 from rvsm.report.configurations import Configuration
 from rvsm.report.pictures.panels import NARROW, WIDE, colour, key, label, marker, unhidden
-
-Box = tuple[float, float, float, float]
-"""The left, lower, right and upper edges."""
 
 _SPARSE = 0.95  # above this, the points would be crowded at the right of a linear axis
 
@@ -110,25 +108,25 @@ def _name(
     canvas.set_layout_engine("none")
     unit = canvas.dpi / 72
     frame = axes.get_window_extent()
-    taken: list[Box] = []
+    taken: list[Bbox] = []
     for x, y, spread in bars:
         (x0, y0), (x1, y1) = axes.transData.transform([(x, y - spread), (x, y + spread)])
-        taken.append((x0 - 5 * unit, y0 - 5 * unit, x1 + 5 * unit, y1 + 5 * unit))
+        taken.append(Bbox.from_extents(x0, y0, x1, y1).padded(5 * unit))
     if level is not None:
         line = axes.transData.transform((0, level))[1]
-        taken.append((frame.x0, line - unit, frame.x1, line + unit))
+        taken.append(Bbox.from_extents(frame.x0, line - unit, frame.x1, line + unit))
     for text, (x, y, _) in zip(texts, points, strict=True):
-        cx, cy = axes.transData.transform((x, y))
         size = text.get_window_extent()
+        left, bottom = axes.transData.transform((x, y))
+        at = Bbox.from_bounds(left, bottom, size.width, size.height)
         places = {
-            (dx, dy): (cx + dx * unit, cy + dy * unit, cx + dx * unit + size.width, cy + dy * unit + size.height)
-            for dx, dy in _places(size.width / unit, size.height / unit)
+            offset: at.translated(unit * offset[0], unit * offset[1])
+            for offset in _places(size.width / unit, size.height / unit)
         }
-        inside = (frame.x0, frame.y0, frame.x1, frame.y1)
         free = [
             offset
             for offset, box in places.items()
-            if _outside(box, inside) < 4 * unit and not any(_overlap(box, other) for other in taken)
+            if _outside(box, frame) < 4 * unit and not any(_overlap(box, other) for other in taken)
         ]
         if not free:
             text.remove()
@@ -148,11 +146,12 @@ def _places(width: float, height: float) -> list[tuple[float, float]]:
     return [*sides, *((dx, dy + step * height) for step in (1, -1, 2, -2, 3, -3) for dx, dy in sides)]
 
 
-def _outside(box: Box, frame: Box) -> float:
-    return sum(max(d, 0.0) for d in (frame[0] - box[0], frame[1] - box[1], box[2] - frame[2], box[3] - frame[3]))
+def _outside(box: Bbox, frame: Bbox) -> float:
+    beyond = (frame.x0 - box.x0, frame.y0 - box.y0, box.x1 - frame.x1, box.y1 - frame.y1)
+    return float(sum(max(distance, 0.0) for distance in beyond))
 
 
-def _overlap(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    return max(width, 0.0) * max(height, 0.0)
+def _overlap(one: Bbox, other: Bbox) -> bool:
+    """Return whether two boxes have more than an edge in common."""
+    shared = Bbox.intersection(one, other)
+    return shared is not None and shared.width > 0 and shared.height > 0

@@ -60,7 +60,9 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
         lowest(drawn, "magnitude of a weight")
         leftmost(drawn, "weights in a bin")
 
-    older = {f"{one.epoch:g}": c.name for c, one in shown.items() if one.epoch is not None}
+    older = " or ".join(dict.fromkeys(f"{one.epoch:g}" for one in shown.values() if one.epoch is not None))
+    unhealed = f" If zeros were fixed in a heal phase, or the run is not finished, w is taken from epoch {older}."
+    several = any(len(c.runs) > 1 for c in shown)
     size, phone = sizes(len(shown), height=2.4 if len(shown) > 2 else 3.0)
     crowded = any(one.before.counts[0] for one in shown.values())
     marked = any(one.threshold for one in shown.values())
@@ -70,7 +72,8 @@ def weights(found: Sequence[Configuration]) -> Figure | None:
         "The number of weights of each magnitude, on a logarithmic axis: before the threshold (line) and after it"
         " (filled). A logarithmic axis cannot show zeros; their number after the threshold is above each panel."
         f"{' Weights to the left of the dashed line become zero.' if marked else ''}"
-        f"{' The first bin also contains all smaller weights.' if crowded else ''}{_told_older(older)}{_seeds(shown)}"
+        f"{' The first bin also contains all smaller weights.' if crowded else ''}{unhealed if older else ''}"
+        f"{' The first of several seeds is shown.' if several else ''}"
         f" A valley at the threshold means that few weights are borderline.{omitted(len(having))}",
         draw,
         size,
@@ -112,14 +115,3 @@ def _used(h: Histogram) -> list[float]:
     first = next(i for i, running in enumerate(accumulate(h.counts)) if running > 0.001 * total)
     last = max(i for i, n in enumerate(h.counts) if n)
     return [edges[first], edges[last + 1]]
-
-
-def _told_older(older: dict[str, str]) -> str:
-    if not older:
-        return ""
-    epochs = " or ".join(older)
-    return f" If zeros were fixed in a heal phase, or the run is not finished, w is taken from epoch {epochs}."
-
-
-def _seeds(shown: dict[Configuration, _Sizes]) -> str:
-    return " The first of several seeds is shown." if any(len(c.runs) > 1 for c in shown) else ""

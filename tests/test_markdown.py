@@ -1,6 +1,6 @@
 import pytest
 
-from rvsm.pages.markdown import cell
+from rvsm.markdown import cell
 
 
 @pytest.mark.parametrize(
