@@ -238,7 +238,7 @@ def best(method: str) -> dict[str, Any]:
 
     def validation(setting: dict[str, Any]) -> float:
         tried = lines(kind="tuning", method=method, setting=setting)
-        return statistics.mean(line["validation"] for line in tried)
+        return float(statistics.mean(line["validation"] for line in tried))
 
     return max(SETTINGS[method], key=validation)
 
@@ -280,7 +280,8 @@ def make(key: dict[str, Any], data: Data) -> None:
 def small_network(network: str, width: float = WIDTH) -> nn.Module:
     size = {"size": PIXELS} if network == "vgg16" else {}
     made: nn.Module = MODELS[network](width=width, **size)
-    return made.to(memory_format=torch.channels_last)
+    made.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return made
 
 
 def untrained(network: str, ratio: float, width: float = WIDTH) -> nn.Module:
@@ -288,10 +289,7 @@ def untrained(network: str, ratio: float, width: float = WIDTH) -> nn.Module:
     model = small_network(network, width)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        sparsifier = shrinkable(model, ratio, 1, ramp=0.0, heal=0.0).attach(torch.optim.SGD(model.parameters(), lr=0.0))
-        functional.cross_entropy(model(torch.randn(2, 3, PIXELS, PIXELS)), torch.zeros(2, dtype=torch.long)).backward()
-        model.zero_grad()
-        sparsifier.finalize()
+        shrinkable(model, ratio, 1, ramp=0.0, heal=0.0).attach(optimizer_for(model)).finalize()
         return rvsm.shrink(model, torch.zeros(1, 3, PIXELS, PIXELS))
 
 

@@ -52,6 +52,14 @@ class TestHardware:
         assert hardware.place(Training(precision="float32")).precision == "float32"
         assert hardware.place(Training(channels_last="false")).channels_last is False
 
+    def test_a_layout_that_crashes_torch_is_not_chosen(self) -> None:
+        place = hardware.Placement("cpu", "float32", channels_last=True)
+        crashing, fine = (nn.Sequential(nn.Conv2d(channels, 8, 1, stride=2)) for channels in (4, 8))
+        assert hardware.fit(place, fine, Training()) is place
+        assert hardware.fit(place, crashing, Training()).channels_last is False
+        with pytest.raises(ValueError, match="'true' would crash PyTorch in '0', a 1×1 convolution with a stride"):
+            hardware.fit(place, crashing, Training(channels_last="true"))
+
     def test_described(self) -> None:
         about = hardware.describe(hardware.place(Training(precision="float32", device="cpu")))
         assert about["threads"] == torch.get_num_threads()

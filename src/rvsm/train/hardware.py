@@ -2,11 +2,12 @@
 
 import platform
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from rvsm import __version__
 from rvsm.config import Training
@@ -44,6 +45,28 @@ def place(training: Training) -> Placement:
     if precision == "auto":
         precision = "bfloat16" if _multiplies_bfloat16(kind) else "float32"
     return Placement(device, precision, training.channels_last != "false")
+
+
+def fit(placement: Placement, model: nn.Module, training: Training) -> Placement:
+    """Return a placement on which a model can be trained.
+
+    On processors with AVX2, the gradient of a strided 1×1 convolution with fewer than 8 input channels writes beyond
+    its buffer if the layout is channels-last (torch 2.13 with oneDNN). The process then crashes, now or later.
+    """
+    crashing = [
+        name
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Conv2d)
+        if layer.kernel_size == (1, 1) and layer.stride != (1, 1) and layer.in_channels < 8
+    ]
+    if not (crashing and placement.channels_last and placement.device == "cpu"):
+        return placement
+    if training.channels_last == "true":
+        raise ValueError(
+            f"training.channels_last 'true' would crash PyTorch in {crashing[0]!r}, a 1×1 convolution with a stride and"
+            " fewer than 8 input channels; choose auto or false"
+        )
+    return replace(placement, channels_last=False)
 
 
 def describe(placement: Placement) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rvsm.records import Run, locked
 from rvsm.threads import torch_threads
 from rvsm.train.display import Display, TensorBoard, clock
 from rvsm.train.divergence import DivergenceError
-from rvsm.train.hardware import describe, place, processor
+from rvsm.train.hardware import describe, processor
 from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
 from rvsm.train.trainer import Callback, Trainer
@@ -64,10 +64,10 @@ def resume(
             _warn(console, begin)
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
-            _compare_machines(then, config, console)
             listeners = _listeners(config, folder, console, brief=brief)
             remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
             trainer = Trainer(config, data, listeners, remainder=remainder)
+            _compare_machines(then, describe(trainer.placement), console)
             if state is None:
                 trainer.load_initial_weights()
             else:
@@ -170,9 +170,8 @@ def _threads(then: Mapping[str, Any]) -> int | None:
     return threads if usable and then.get("machine") == processor() else None
 
 
-def _compare_machines(then: Mapping[str, Any], config: Config, console: Console) -> None:
+def _compare_machines(then: Mapping[str, Any], now: Mapping[str, Any], console: Console) -> None:
     """Warn if the rest of a run will not be computed in the same way as its beginning."""
-    now = describe(place(config.training))
     changed = [f"{k} {then[k]} → {now[k]}" for k in now if k in then and then[k] != now[k]]
     if changed:
         _warn(

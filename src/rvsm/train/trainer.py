@@ -18,7 +18,7 @@ from rvsm.models.user import blame
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.records import check_weights, load_weights
 from rvsm.train.divergence import explain_divergence, require_finite_weights
-from rvsm.train.hardware import memory, place
+from rvsm.train.hardware import fit, memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
 from rvsm.train.restoring import check_state, optimizer_state, random_state, seed_all, set_random_state
 
@@ -66,11 +66,12 @@ class Trainer:
         training = config.training
         self.placement = place(training)
         self.data = build.dataset(config) if data is None else data
-        self._split()
         seed_all(config.seed)
         channels, classes, size = self.data.channels, len(self.data.classes), self.data.size
         model = build.network(config, channels=channels, classes=classes, size=size)
         self.model = model.to(self.placement.device)
+        self.placement = fit(self.placement, self.model, training)
+        self._split()
         if self.placement.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, _ = next(self.batches.epoch(0))
