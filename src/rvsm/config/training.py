@@ -19,8 +19,8 @@ class Training:
         evaluate_every: epochs between two evaluations on the validation images.
         checkpoint_every: epochs between two checkpoints; within an epoch, one is written every ten minutes.
         precision: float32, bfloat16 (autocast), or auto: bfloat16 if the hardware supports it, else float32.
-        channels_last: the memory layout of convolutions; auto means true, which is usually faster, except for networks with
-            which it would crash PyTorch.
+        channels_last: the memory layout of convolutions; auto means true, which is usually faster, unless it would
+            crash PyTorch.
         compile: compile the model with torch.compile, which takes a minute or two at the start.
         device: cpu, cuda, or auto: cuda if it is available, else cpu.
         threads: CPU threads; null for PyTorch's default.
