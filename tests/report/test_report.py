@@ -12,7 +12,9 @@ import pytest
 from rvsm.records import Run
 from rvsm.report import report
 from rvsm.report.configurations import configurations
+from rvsm.report.page import page
 from rvsm.report.pictures import PICTURES, channels
+from rvsm.report.table import as_json
 
 timed = runpy.run_path(str(Path(__file__).with_name("made.py")))["timed"]
 
@@ -23,6 +25,11 @@ ALL = ["dense", "l0", "l0-80", "l0-80-s1", "admm"]
 def comparison(trained: dict[str, Path], once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     runs = [Run(trained[name]) for name in ALL]
     return once("comparison", lambda folder: report(runs, folder)) / "report.html"
+
+
+def shown(runs: list[Run]) -> str:
+    """Return the page alone: the files of its pictures take longer than all the rest."""
+    return page(*configurations(runs)).html()
 
 
 def pictures(html: str) -> list[str]:
@@ -72,8 +79,8 @@ def test_the_lead_follows_from_the_numbers(comparison: Path) -> None:
         ("unvalidated", {"accuracy-by-epoch", "sparsity-and-gap"}, {"accuracy-sparsity"}),
     ],
 )
-def test_one_run(trained: dict[str, Path], tmp_path: Path, kind: str, has: set[str], lacks: set[str]) -> None:
-    html = report([Run(trained[kind])], tmp_path).read_text(encoding="utf-8")
+def test_one_run(trained: dict[str, Path], kind: str, has: set[str], lacks: set[str]) -> None:
+    html = shown([Run(trained[kind])])
     assert has <= set(pictures(html))
     assert not lacks & set(pictures(html))
     assert is_self_contained(html)
@@ -104,9 +111,9 @@ def test_pictures_of_an_earlier_report_are_removed(trained: dict[str, Path], tmp
     (tmp_path / "pictures").mkdir()
     for name in ("lagrangian.png", "lagrangian.pdf", "mine.png"):
         (tmp_path / "pictures" / name).touch()
-    page = report([Run(trained["dense"])], tmp_path)
+    written = report([Run(trained["dense"])], tmp_path)
     left = {file.name for file in (tmp_path / "pictures").iterdir()}
-    drawn = {f"{name}.{ending}" for name in pictures(page.read_text(encoding="utf-8")) for ending in ("png", "pdf")}
+    drawn = {f"{name}.{ending}" for name in pictures(written.read_text(encoding="utf-8")) for ending in ("png", "pdf")}
     assert left == drawn | {"mine.png"}, "what others put there stays"
     assert "lagrangian.png" not in left
 
@@ -125,7 +132,7 @@ def test_damaged_files_are_complained_about(copy: Callable[..., Run], tmp_path: 
         "[1]",
     ]
     (bad.folder / "metrics.jsonl").write_text("\n".join(odd) + "\n")
-    html = report([good, bad], tmp_path / "out").read_text(encoding="utf-8")
+    html = shown([good, bad])
     for file in ("config.toml", "about.json", "result.json"):
         assert f"Note: bad: {file} is damaged" in html
     assert "2 lines of metrics.jsonl are left out: without an epoch" in html
@@ -147,10 +154,10 @@ def test_damaged_files_are_complained_about(copy: Callable[..., Run], tmp_path: 
     ],
     ids=["empty", "types", "surrogates", "no-weights", "range", "half-a-range", "many-layers"],
 )
-def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str, Any]) -> None:
+def test_odd_results(copy: Callable[..., Run], result: dict[str, Any]) -> None:
     run = copy("l0")
     (run.folder / "result.json").write_text(json.dumps(result))
-    assert "What was run" in report([run], tmp_path / "out").read_text(encoding="utf-8")
+    assert "What was run" in shown([run])
 
 
 @pytest.mark.parametrize(
@@ -161,14 +168,13 @@ def test_odd_results(copy: Callable[..., Run], tmp_path: Path, result: dict[str,
         ([None], "fastest other engine."),
     ],
 )
-def test_the_legend_says_what_was_timed(
-    copy: Callable[..., Run], tmp_path: Path, batches: list[int | None], said: str
-) -> None:
+def test_the_legend_says_what_was_timed(copy: Callable[..., Run], batches: list[int | None], said: str) -> None:
     runs = [copy("l0", f"run{i}") for i in range(len(batches))]
     for i, (run, batch) in enumerate(zip(runs, batches, strict=True)):
         rename(run, f"run{i}")
         run.save_runtime(timed(13.44, batch=batch or 16, threads=batch and 1))
-    assert said in report(runs, tmp_path / "out").read_text(encoding="utf-8")
+    results, *_ = page(*configurations(runs)).sections
+    assert said in results.paragraphs[0]
 
 
 def test_a_report_needs_a_run(tmp_path: Path) -> None:
@@ -182,7 +188,7 @@ def rename(run: Run, name: str) -> None:
     (run.folder / "config.toml").write_text(re.sub("^name = .*$", lambda _: line, text, count=1, flags=re.MULTILINE))
 
 
-def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run], tmp_path: Path) -> None:
+def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run]) -> None:
     hostile = [
         "<script>alert(1)</script>",
         "n" * 400,
@@ -196,8 +202,7 @@ def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run], tmp_p
     for i, name in enumerate([*hostile, *(f"way-{i}" for i in range(6))]):
         runs.append(copy("l0-80", f"run{i}"))
         rename(runs[-1], name)
-    page = report(runs, tmp_path / "out")
-    html = page.read_text(encoding="utf-8")
+    html = shown(runs)
     assert is_self_contained(html)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
     assert "{{ 7 * 7 }}" in html
@@ -205,7 +210,7 @@ def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run], tmp_p
     assert len(html) < 2_000_000
     assert html.count("Only the first 12 of 13 configurations are drawn") >= 4
     assert all(f">way-{i}<" in html for i in range(6))
-    assert len(json.loads((page.parent / "table.json").read_text())) == 13
+    assert len(json.loads(as_json(configurations(runs)[0]))) == 13
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)], ids=["desktop", "phone"])
@@ -234,9 +239,9 @@ def cells(html: str, title: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", table[0])[1:]]
 
 
-def test_the_table_of_layers(trained: dict[str, Path], comparison: Path, tmp_path: Path) -> None:
+def test_the_table_of_layers(trained: dict[str, Path], comparison: Path) -> None:
     run = Run(trained["l0"])
-    html = report([run], tmp_path).read_text(encoding="utf-8")
+    html = shown([run])
     *layers, total = cells(html, "Where the zeros are")
     result = run.result()
     assert result is not None
@@ -257,13 +262,13 @@ def test_the_table_of_layers(trained: dict[str, Path], comparison: Path, tmp_pat
     assert all(0 < float(row[7]) < 1 for row in healed), "that of the end of the hold phase"
 
 
-def test_the_names_of_long_runs_are_whole(copy: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_names_of_long_runs_are_whole(copy: Callable[..., Run]) -> None:
     runs = [copy("l0", "a"), copy("l0-80", "b")]
     for run, name in zip(
         runs, ("a name of a run that is rather long, asked for 90 %", "another of the same kind"), strict=True
     ):
         rename(run, name)
-    html = report(runs, tmp_path / "out").read_text(encoding="utf-8")
+    html = shown(runs)
     assert "…" not in html
     assert "above, on a phone" not in html
 
