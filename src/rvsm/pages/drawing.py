@@ -2,7 +2,8 @@
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
@@ -10,6 +11,9 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure as Canvas
 from matplotlib.lines import Line2D
@@ -18,6 +22,7 @@ from matplotlib.patches import StepPatch
 from rvsm.pages.keys import run_of
 from rvsm.pages.style import css, themed
 
+_BACKENDS: dict[str, Any] = {"svg": FigureCanvasSVG, "png": FigureCanvasAgg, "pdf": FigureCanvasPdf}
 _DROPPED = ("metadata", "style")
 _FAMILY = "font-family: 'DejaVu Sans', 'Verdana', sans-serif; "  # the style of the page already sets it
 _DECIMALS = re.compile(r"-?\d+\.\d{2,}")
@@ -37,12 +42,29 @@ class Drawing:
     def of(cls, canvas: Canvas, name: str, *, caption: str) -> "Drawing":
         """Return a canvas as a drawing whose ids begin with a name, and which the element ``caption`` describes."""
         file = io.BytesIO()
-        canvas.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+        with _transparent(canvas):
+            render(canvas, file, "svg", metadata={"Date": None})
         root = ElementTree.fromstring(file.getvalue())
         _tidy(root, name)
         root.attrib |= {"role": "img", "aria-labelledby": caption}
         text = ElementTree.tostring(root, encoding="unicode")
         return cls(Markup(text), readings(canvas))  # the writer of the tree escapes strings in it
+
+
+def render(canvas: Canvas, file: Any, ending: str, **options: Any) -> None:
+    """Write a canvas whose layout is final; ``savefig`` would draw it twice, the first time for the layout."""
+    getattr(_BACKENDS[ending](canvas), f"print_{ending}")(file, **options)
+
+
+@contextmanager
+def _transparent(canvas: Canvas) -> Iterator[None]:
+    patches = [canvas.patch, *(axes.patch for axes in canvas.axes)]
+    colours = [patch.get_facecolor() for patch in patches]
+    for patch in patches:
+        patch.set_facecolor("none")
+    yield
+    for patch, colour in zip(patches, colours, strict=True):
+        patch.set_facecolor(colour)
 
 
 def readings(canvas: Canvas) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 
 from rvsm.files import replacing
 from rvsm.pages import keys as legend
-from rvsm.pages.drawing import Drawing
+from rvsm.pages.drawing import Drawing, render
 from rvsm.pages.keys import Key
 from rvsm.pages.style import parameters
 
@@ -56,7 +56,8 @@ class Figure:
         for ending in formats:
             file = folder / f"{self.name}.{ending}"
             with replacing(file) as temporary, _drawing():
-                self._paper.savefig(temporary, format=ending, dpi=150, metadata=metadata[ending])
+                self._paper.set_dpi(150)
+                render(self._paper, temporary, ending, metadata=metadata[ending])
             files.append(file)
         return files
 
@@ -89,7 +90,9 @@ class Figure:
             if keys:  # first, since the rest may fix the layout
                 legend.draw(canvas, keys)
             self.draw(canvas)
-            canvas.draw_without_rendering()
+            engine = canvas.get_layout_engine()
+            if engine is not None:
+                engine.execute(canvas)
             canvas.set_layout_engine("none")
         return canvas
 
