@@ -52,7 +52,7 @@ def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
     names = [name for name, needed in rvsm._MODULES.items() if needed in (None, extra)]
     code = "".join(WITHOUT.format(library=library) for library in sorted(others))
     assert run(f"{code}import rvsm; print(*(getattr(rvsm, name).__name__ for name in {names!r}))") == [
-        " ".join(rvsm._ELSEWHERE.get(name, f"rvsm.{name}") for name in names)
+        " ".join(f"rvsm.{name}" for name in names)
     ]
 
 

@@ -50,28 +50,35 @@ _HOME = {
 }
 _EXTRAS = {
     None: "integrations runtime",
-    "torch": "bench export groups metrics models penalties splitting theory",
+    "torch": "bench export groups metrics models penalties splitting",
     "train": "data train",
 }
 _MODULES = {module: extra for extra, modules in _EXTRAS.items() for module in modules.split()}
 """The extra that brings what each module imports."""
-_ELSEWHERE = {"theory": "rvsm.paper.theory"}
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605 - one list of names, not two that drift apart
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES and name not in _MODULE_OF:
-        raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
     from rvsm.extras import needed_by
 
     with needed_by(f"rvsm.{name}", extra=_MODULES.get(name, "torch")):
         if name in _MODULES:
-            return import_module(_ELSEWHERE.get(name, f"rvsm.{name}"))
-        value = getattr(import_module(_MODULE_OF[name]), name)
+            return import_module(f"rvsm.{name}")
+        value = getattr(import_module(_MODULE_OF[name]), name) if name in _MODULE_OF else _plugin(name)
     globals()[name] = value
     return value
+
+
+def _plugin(name: str) -> object:
+    """Return a module that a distribution adds, such as `rvsm.theory`; see `rvsm.plugins`."""
+    if not name.startswith("_"):
+        from rvsm.plugins import plugins
+
+        if (module := plugins("rvsm.modules", name).get(name)) is not None:
+            return module
+    raise AttributeError(f"module 'rvsm' has no attribute {name!r}; it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

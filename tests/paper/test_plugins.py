@@ -2,6 +2,8 @@
 
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,9 @@ def test_the_commands_are_found_by_their_entry_points() -> None:
 
 def test_the_theory_has_a_short_name() -> None:
     assert rvsm.theory.__name__ == "rvsm.paper.theory"
+    code = "import sys; sys.modules['torch'] = None; import rvsm; rvsm.theory"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "rvsm.theory needs torch, which is not installed: pip install 'rvsm[torch]'" in done.stderr
     text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8")
     names = set(re.findall(r"rvsm\.theory\.(\w+)", text))
     assert names
