@@ -1,6 +1,8 @@
 """The demo, short, with everything in it real."""
 
 import io
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,15 +13,24 @@ from rvsm.demo import configs, demo
 from rvsm.records import Run, folder_of
 
 
-def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(tmp_path: Path) -> None:
-    console = Console(file=io.StringIO(), width=120)
-    page = demo(console, out=tmp_path, epochs=4)
-    printed = console.file.getvalue()
-    assert page.is_file()
+@pytest.fixture
+def shown(once: Callable[[str, Callable[[Path], object]], Path], tmp_path: Path) -> Path:
+    """Return a copy of the demo's folder after four epochs; ``printed`` is what it printed."""
+
+    def run(folder: Path) -> None:
+        console = Console(file=io.StringIO(), width=120)
+        assert demo(console, out=folder, epochs=4).is_file()
+        (folder / "printed").write_text(console.file.getvalue(), encoding="utf-8")
+
+    return Path(shutil.copytree(once("demo", run), tmp_path / "demo"))
+
+
+def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(shown: Path) -> None:
+    printed = (shown / "printed").read_text(encoding="utf-8")
     results = {}
     for config in configs():
         assert config.name in printed
-        results[config.name] = Run(folder_of(tmp_path, config.name, 0)).result()
+        results[config.name] = Run(folder_of(shown, config.name, 0)).result()
     accuracies = {name: result["test"]["u"]["accuracy"] for name, result in results.items()}
     # Four epochs are few for 97 % zeros.
     assert all(accuracy > (0.75 if "97" not in name else 0.2) for name, accuracy in accuracies.items()), accuracies
@@ -29,26 +40,25 @@ def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(tmp_p
     for sparsity, methods in ((0.9, ("RVSM ℓ0", "Magnitude", "ADMM")), (0.97, ("RVSM ℓ0", "Magnitude"))):
         for method in methods:
             assert zeros[f"{method}, target {100 * sparsity:.0f} %"] == pytest.approx(sparsity, abs=1e-3)
-    packed = {config.name: Run(folder_of(tmp_path, config.name, 0)).runtime() for config in configs()}
+    packed = {config.name: Run(folder_of(shown, config.name, 0)).runtime() for config in configs()}
     assert all(record["speedup"] > 0 for record in packed.values())
     assert packed["RVSM ℓ0, target 90 %"]["file_bytes"] < 0.2 * packed["SGD"]["file_bytes"]
 
 
-def test_the_demo_removes_no_run_and_measures_its_own_speeds(tmp_path: Path) -> None:
+def test_the_demo_removes_no_run_and_measures_its_own_speeds(shown: Path) -> None:
     console = Console(file=io.StringIO(), width=120)
-    demo(console, out=tmp_path, epochs=1)
-    folders = [folder_of(tmp_path, config.name, 0) for config in configs()]
+    folders = [folder_of(shown, config.name, 0) for config in configs()]
     run = Run(folders[0])
     before = run.runtime()
     run.save_runtime({**before, "batch": 1, "speedup": 1000.0})  # as rvsm bench --keep does
-    demo(console, out=tmp_path, epochs=1)
+    demo(console, out=shown, epochs=4)
     assert run.runtime()["batch"] == before["batch"]
     assert run.runtime()["speedup"] < 1000
     config = run.folder / "config.toml"
     for text in (config.read_text().replace("lr = 0.1", "lr = 0.2"), config.read_text() + "[budget]\nshape = 'a'\n"):
         config.write_text(text)
         with pytest.raises(ValueError, match=r"holds a run .*give another folder, or remove it"):
-            demo(console, out=tmp_path, epochs=1)
+            demo(console, out=shown, epochs=4)
     assert all((folder / "result.json").exists() for folder in folders)
 
 

@@ -1,7 +1,7 @@
 """Parts that the library finds by name but does not import: the entry points of installed distributions.
 
-A distribution adds a method to ``rvsm train`` (the group ``rvsm.methods``), a command to ``rvsm`` (``rvsm.commands``) or
-a module to the package ``rvsm`` (``rvsm.modules``) with a line in its own ``pyproject.toml``::
+A distribution adds a method to ``rvsm train`` (group ``rvsm.methods``), a command to ``rvsm`` (``rvsm.commands``) or a
+module to the package ``rvsm`` (``rvsm.modules``) with a line in its own ``pyproject.toml``::
 
     [project.entry-points."rvsm.methods"]
     mine = "my_package.my_module:MyMethod"
