@@ -85,7 +85,7 @@ def test_what_the_runtime_cannot_do_is_said_and_an_old_packed_form_goes(tmp_path
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"logits": self.net(x)}
 
-    reason = "the model must return a tensor or a tuple of tensors but returns a dict"
+    reason = "the network cannot be saved, because it needs PyTorch for results in a dict"
     with pytest.warns(UserWarning, match=f"saved without its packed form: {reason}"):
         save_pretrained(Reading(), tmp_path, sparsifier=sparsifier, example_input=torch.randn(4, 20))
     assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "README.md"}

@@ -248,3 +248,14 @@ def test_loading_the_best_model_at_the_end_is_refused(tmp_path: Path) -> None:
     TransformersCallback(sparsity=0.8).add_to(trained)
     with pytest.raises(ValueError, match="load_best_model_at_end=True would restore weights"):
         trained.train()
+
+
+@pytest.mark.parametrize(("model", "data"), [(bert, texts), (vit, images)], ids=["bert", "vit"])
+def test_a_model_compiles_and_returns_its_own_kind_of_output(model: Any, data: Any) -> None:
+    network, batch = model().eval(), data().examples[:3]
+    program = rvsm.compile(network, batch, threads=1)
+    with torch.no_grad():
+        expected = network(batch)
+    found = program(batch)
+    assert type(found) is type(expected)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-4, atol=1e-5)

@@ -3,11 +3,13 @@
 import copy
 import pickle
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves, tree_structure
 
 from rvsm.lowering import MixedProgram, compile
 from rvsm.lowering.fallback import Guard
@@ -28,6 +30,60 @@ def test_later_changes_of_the_weights_do_not_matter() -> None:
         parameter.data.normal_()
     assert torch.equal(program(x), first)
     assert len(program._captured.tensors) == 4, "the convolution's own are not kept"
+
+
+class Pair(NamedTuple):
+    """What a network may return."""
+
+    first: Tensor
+    second: Tensor
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        lambda a, b: {"logits": a, "hidden": b},
+        lambda a, b: (a, (b, a + 1)),
+        Pair,
+        lambda a, b: {"states": [a, b]},
+    ],
+    ids=["dict", "nested", "named", "list"],
+)
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_results_come_as_the_model_returns_them(pack, taken_over: bool) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU())
+
+        def forward(self, x: Tensor):
+            hidden = self.net(x)
+            return pack(hidden.mean((2, 3)), hidden)
+
+    model = Model().eval()
+    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    assert isinstance(program, MixedProgram)
+    program.guard = Guard(model, taken_over, taken_over)
+    x = torch.randn(5, 3, 6, 6)
+    with torch.no_grad():
+        expected = model(x)
+    found = program(x)
+    assert type(found) is type(expected)
+    assert tree_structure(found) == tree_structure(expected)
+    for mine, theirs in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert all(isinstance(leaf, np.ndarray) for leaf in tree_leaves(program(x.numpy())))
+    with pytest.raises(ValueError, match="cannot be saved, because it needs PyTorch for results in a "):
+        program.save("model.rvsm")
+
+
+def test_a_result_that_is_no_tensor_is_refused() -> None:
+    class Model(nn.Module):
+        def forward(self, x: Tensor):
+            return {"out": x + 1, "loss": None}
+
+    with pytest.raises(ValueError, match="the model must return tensors, in any structure, but one result is None"):
+        compile(Model().eval(), torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize("action", [copy.copy, copy.deepcopy, pickle.dumps])

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from rvsm.example_inputs import repeated
 
@@ -21,15 +22,15 @@ class Captured:
     """A functional graph: the nodes in order, its inputs and its results.
 
     ``tensors`` are its parameters and constants, what is computed from these alone, and the graphs of its branches,
-    which PyTorch runs as they are.
-    ``any_batch`` is False if the model only works for one image at a time.
+    which PyTorch runs as they are. ``structure`` is how the model returns its results: in a tuple, a dict or an object
+    that torch's pytrees know. ``any_batch`` is False if the model only works for one image at a time.
     """
 
     nodes: tuple[fx.Node, ...]
     tensors: dict[fx.Node, Any]
     inputs: tuple[fx.Node, ...]
     outputs: tuple[fx.Node, ...]
-    several: bool
+    structure: TreeSpec
     any_batch: bool
 
     @property
@@ -37,6 +38,16 @@ class Captured:
         """The first size of the inputs: a symbol, or 1 if the model only works for one image at a time."""
         size: int | torch.SymInt = self.inputs[0].meta["val"].shape[0]
         return size
+
+    @property
+    def several(self) -> bool:
+        """Whether the results are a flat tuple or list, which a program returns as a tuple."""
+        spec = self.structure
+        return spec.type in (tuple, list) and spec.num_leaves == spec.num_children
+
+    def packed(self, results: Sequence[Any]) -> Any:
+        """Return results as the model does."""
+        return tuple(results) if self.several else tree_unflatten(results, self.structure)
 
 
 def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
@@ -84,19 +95,11 @@ def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:
             )
         if result.kind == OutputKind.USER_OUTPUT:
             if not isinstance(node, fx.Node):
-                raise ValueError("the model must return tensors but returns something else")
+                raise ValueError(f"the model must return tensors, in any structure, but one result is {node!r}")
             outputs.append(node)
-    spec_tree = exported.call_spec.out_spec
-    several = not spec_tree.is_leaf()
-    if several and spec_tree.type not in (tuple, list):
-        raise ValueError(
-            "the model must return a tensor or a tuple of tensors but returns a"
-            f" {getattr(spec_tree.type, '__name__', 'structure')}"
-        )
-    if several and spec_tree.num_leaves != spec_tree.num_children:
-        raise ValueError("the model must return a flat tuple of tensors but returns nested tuples")
+    structure = exported.call_spec.out_spec
     calls = [node for node in exported.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
-    return Captured(_without_constants(calls, tensors), tensors, tuple(inputs), tuple(outputs), several, any_batch)
+    return Captured(_without_constants(calls, tensors), tensors, tuple(inputs), tuple(outputs), structure, any_batch)
 
 
 def _without_constants(calls: Sequence[fx.Node], tensors: dict[fx.Node, Any]) -> tuple[fx.Node, ...]:

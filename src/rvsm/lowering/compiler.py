@@ -28,7 +28,8 @@ def compile(
 
     Args:
         model: a module in eval mode, on the CPU. Later changes to its weights do not affect the program.
-        example_input: a batch, or a tuple of several inputs. The program takes any batch size.
+        example_input: a batch, or a tuple of several inputs. The program takes any batch size, and returns tensors as
+            the model does: alone, in a tuple, a dict, or an object such as those of Transformers.
         threads: by default ``OMP_NUM_THREADS`` if it is set, else all cores that the process may use.
 
     >>> import torch, rvsm.lowering
@@ -71,6 +72,8 @@ def _unusual(captured: Captured) -> list[str]:
     found = []
     if captured.several and len(captured.outputs) == 1:
         found.append("a tuple of one result")
+    if not (captured.several or captured.structure.is_leaf()):
+        found.append(f"results in a {captured.structure.type.__name__}")
     if any(node in captured.inputs or node in captured.tensors for node in captured.outputs):
         found.append("a result that is one of its inputs or weights")
     strange = [node for node in captured.inputs if value_shape(node, captured.batch) is None]

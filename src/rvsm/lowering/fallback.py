@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_leaves
 
 from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
@@ -45,8 +46,7 @@ class Guard:
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """Return the outputs; the module gets copies of the inputs, since it may change them in place."""
-        results = self.model(*(x.clone() for x in inputs))
-        return list(results) if isinstance(results, tuple | list) else [results]
+        return tree_leaves(self.model(*(x.clone() for x in inputs)))
 
 
 class MixedProgram:
@@ -79,7 +79,7 @@ class MixedProgram:
         )
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
+        """Return the network's output in its own structure, as torch tensors if the inputs are."""
         captured = self._captured
         if len(inputs) != len(captured.inputs):
             raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
@@ -95,7 +95,7 @@ class MixedProgram:
         taken = self.guard is not None and self.guard.takes(count)
         results = self._answered(tensors, self.guard.run if self.guard is not None and taken else self._run)
         answer = [result.clone() if isinstance(inputs[0], Tensor) else result.numpy() for result in results]
-        return tuple(answer) if captured.several else answer[0]
+        return captured.packed(answer)
 
     def _answered(self, tensors: Sequence[Tensor], run: Run, *, threads: int | None = None) -> list[Tensor]:
         """Return the results of all images, at once or one by one."""
