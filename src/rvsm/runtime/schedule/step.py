@@ -98,7 +98,7 @@ Scratch = tuple[object, int]  # the key of its contents, and its bytes
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operation is scheduled: its steps, what they cost, and the scratch memory that they need."""
+    """How an operation is scheduled: its steps, their cost, and the scratch memory that they need."""
 
     steps: Callable[[Site[Any]], list[Step]]
     cost: Callable[[Extent[Any]], Cost]
