@@ -157,7 +157,7 @@ class Layer:
         """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
             self._kept = torch.empty_like(self.parameter, requires_grad=False)
-        self._away = True  # first: if interrupted from here on, w is still in the parameter
+        self._away = True  # first: after an interrupt, `look_back` finds w in the parameter
         for v, w in self._blocks(self.parameter.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))
