@@ -19,7 +19,7 @@ from rvsm.runtime.schedule.limits import Limit
 def load(path: str | os.PathLike[str], *, threads: int | None = None, limit: Limit | None = None) -> Program:
     """Read a network that ``Program.save`` has written, and compile it for this CPU.
 
-    ``threads`` is ``OMP_NUM_THREADS`` if it is set, else all cores that the process may use. A file that is damaged or
+    The default for ``threads`` is ``OMP_NUM_THREADS``, or all cores that the process may use. A file that is damaged or
     not an rvsm file raises a ValueError. So does a network that would need more memory or time than ``limit`` allows;
     the default is 8 GiB, and about a minute for one operation.
     """

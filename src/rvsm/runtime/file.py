@@ -20,7 +20,7 @@ from rvsm.runtime.plan.plan import MAX_OPERATIONS, Output, Plan, Weights
 
 VERSION = 3  # 1 had no axes, 2 no softmax; a file has the lowest version that its operations allow
 MAX_GRAPH = 16 << 20  # bytes of JSON
-MAX_ENDS = 64  # inputs, and outputs
+MAX_ENDS = 64  # inputs, and likewise outputs
 MAX_INTEGER = 1 << 31
 
 
@@ -31,7 +31,7 @@ def write(plan: Plan, path: Path) -> None:
 
 
 def read(path: Path) -> Plan:
-    """Read a plan and check everything; raise ValueError if it is not one."""
+    """Read a plan and check everything; raise ValueError if it is invalid."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return decode(path.read_bytes(), str(path))
@@ -47,7 +47,7 @@ def encode(plan: Plan) -> bytes:
         tensors[f"{k}.values"] = weights.values
         tensors[f"{k}.bias"] = plan.biases[k]
     version = max((operation.since for operation in plan.operations), default=Operation.since)
-    # One entry of metadata: several would be written in any order, and equal networks in different files.
+    # One entry of metadata: several have no fixed order, so equal networks would give different files.
     graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
 
@@ -126,7 +126,7 @@ def _with_forms(graph: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
-    """Put graph and tensors together; the shapes of the weights follow from the graph."""
+    """Combine graph and tensors; the shapes of the weights follow from the graph."""
     weights, biases = {}, {}
     expected = set()
     for k, operation in enumerate(bare.operations):
@@ -171,7 +171,7 @@ def _operation(data: object) -> Operation:
 
 
 def _field(data: object, kind: object, name: str) -> Any:
-    """Return ``data`` as the type of a field."""
+    """Return ``data`` converted to the type of a field."""
     if kind is str and isinstance(data, str) and len(data) <= 1000:
         return data
     if kind is bool and isinstance(data, bool):

@@ -1,4 +1,4 @@
-"""Locks and forks: a child has no thread that could open a lock which another thread of its parent had closed."""
+"""Locks that survive a fork: a child has no thread to release a lock that another thread of its parent held."""
 
 import os
 import threading
@@ -6,9 +6,9 @@ import weakref
 
 
 class Lock:
-    """A lock that its holder may take again, and that is open in a forked child.
+    """A reentrant lock that is open in a forked child.
 
-    It is for what is whole at any moment, such as an attribute that is set once.
+    Use it for data that is consistent at any moment, such as an attribute that is set once.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Lock:
 
 
 class Fence(Lock):
-    """A lock that a fork waits for: what it protects may be in pieces until it is open, in the child for good."""
+    """A lock that a fork waits for, because the protected data is inconsistent while the lock is held."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 def _renew_all() -> None:
     for lock in tuple(_locks):
-        lock._lock = threading.RLock()  # open, whoever had closed it
+        lock._lock = threading.RLock()  # open, no matter which thread held it
 
 
 if hasattr(os, "register_at_fork"):

@@ -98,4 +98,4 @@ class Algorithm(Arguments, ABC):
         return layer.threshold
 
     def beta_changed(self, layer: Layer, factor: float) -> None:
-        """Adapt what depends on β, which has changed by a factor; λ has changed with it, so the threshold stays."""
+        """Adapt values that depend on β, which has changed by a factor; λ has changed, too, so the threshold stays."""

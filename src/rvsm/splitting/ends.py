@@ -191,7 +191,7 @@ def _traced(model: nn.Module) -> _Flow | None:
             arguments = signature(copied.forward).parameters.values()
             defaults = {p.name: p.default for p in arguments if p.default is not p.empty}
             graph = _Tracer().trace(copied, concrete_args=defaults or None)
-    except Exception:  # whatever a user's code may raise when it is given a proxy
+    except Exception:  # user code may raise any exception when it receives a proxy
         return None
     modules, parameters, owners = dict(copied.named_modules()), dict(copied.named_parameters()), _owners(copied)
     flow = _Flow()
@@ -232,7 +232,7 @@ def _owners(model: nn.Module) -> dict[int, int]:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in what a network returns."""
+    """Yield the tensors in a network's output."""
     if torch.is_tensor(value):
         yield value
     elif isinstance(value, Mapping):

@@ -47,7 +47,7 @@ class Layer:
         rate: ηβ at the largest learning rate η, if β follows from a total pull; None if β is given.
         sparsity: the layer's own target, if it has one.
         multiplications: how often each weight is multiplied per example.
-        memory: what a method keeps between steps, by kind.
+        memory: the tensors that a method keeps between steps, by kind.
         param_group: the index of the optimizer's parameter group; None if the optimizer does not train it.
         dtype: the type of the parameter when it was attached.
         trained: whether it has had a gradient; layers that never have one are not counted in a budget.
@@ -78,7 +78,7 @@ class Layer:
     coupling: Coupling | None = None
     parts_of: Tensor | None = None
     _kept: Tensor | None = field(default=None, init=False, repr=False)  # memory for w, while the parameter holds v
-    _away: bool = field(default=False, init=False, repr=False)  # whether w is there now
+    _away: bool = field(default=False, init=False, repr=False)  # whether `_kept` holds w now
 
     def at(self, w: Tensor) -> "Layer":
         """Return this layer with another tensor as its parameter."""
@@ -106,7 +106,7 @@ class Layer:
 
     @threshold.setter
     def threshold(self, t: float) -> None:
-        """Set λ accordingly; a threshold of zero penalises nothing."""
+        """Set λ accordingly; with a threshold of zero, there is no penalty."""
         if self.template is not None:
             self.penalty = self.template.with_threshold(t, self.prox_step) if t > 0 else None
 
@@ -157,7 +157,7 @@ class Layer:
         """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
             self._kept = torch.empty_like(self.parameter, requires_grad=False)
-        self._away = True  # first: if interrupted from here on, w is still in the parameter
+        self._away = True  # first: after an interrupt, `look_back` finds w in the parameter
         for v, w in self._blocks(self.parameter.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))

@@ -260,7 +260,7 @@ class Method(Algorithm):
         return measure(self._checked(), self._copy, self.threshold, everything)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
-        """Return what finalize writes; with a budget, the number of zeros meets the target exactly."""
+        """Return the copies that finalize writes; with a budget, the number of zeros meets the target exactly."""
         layers, budget = self.layers.active, self.budget
         zeros: dict[str, Tensor] = {}
         if budget is not None and not (self._zeros and budget.has_settled(self.step)):

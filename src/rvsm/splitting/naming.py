@@ -1,4 +1,4 @@
-"""Select the parameters that a user means."""
+"""Select the parameters to sparsify."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

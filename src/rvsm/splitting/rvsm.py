@@ -113,12 +113,12 @@ class RVSM(Targeted):
     def temper(self, layer: Layer, lr: float) -> None:
         """Keep gradients at v from raising weights that are zero in u.
 
-        If u has emptied a whole output, v = αw there, and a batch norm that follows divides by the standard
-        deviation of almost nothing. The gradient grows like 1/α, to hundreds of times that of weights in use.
+        If u has emptied a whole output, v = αw there, and a batch norm that follows divides by a standard
+        deviation close to zero. The gradient grows like 1/α, to hundreds of times that of weights in use.
         Such weights would jump far above every threshold, and a common ranking would give them the places of
         whole layers. So the gradient of an emptied output is multiplied by α = dv/dw, as in the chain rule. The
         gradient of any other weight that is zero in u is limited to t(1 − μ)/η, for the threshold t and the
-        momentum μ: it raises no weight by more than the threshold. At a stationary point none is that large: it
+        momentum μ: it raises no weight by more than the threshold. At a stationary point no gradient is that large: it
         is β|w|(1 − μ) there, with |w| ≤ t and ηβ < 1.
         """
         gradient = layer.parameter.grad

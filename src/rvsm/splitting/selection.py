@@ -74,7 +74,7 @@ class Candidates:
 
 
 def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], float]:
-    """Return how many groups of each layer one common threshold removes for a total cost of ``target``, and it.
+    """Return how many groups of each layer a common threshold removes for a cost of ``target``, and the threshold.
 
     Groups that tie at the threshold are removed in the order of the layers until the target is met.
     """

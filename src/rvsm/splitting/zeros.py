@@ -84,7 +84,7 @@ class FixedZeros:
 
 
 def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step: int) -> Iterator[str]:
-    """Yield warnings about a network that is finalized now: what may differ from the user's expectations."""
+    """Yield warnings for finalizing a network now, about results that the user may not expect."""
     if budget is not None and step < budget.steps:
         yield (
             f"finalized at step {step} of {budget.steps}, in the phase {budget.phase(step)!r}: the sparsity is met, but"

@@ -31,7 +31,7 @@ def beta_bound(*, k: float, delta: float) -> float:
 
 
 def norm_floor(*, k: Patches, beta: Tensor | float) -> Tensor:
-    """Return B/(A + βk²), the fraction of ‖w*‖ that ‖wᵗ‖ does not stay below for k ≥ 2.
+    """Return B/(A + βk²): for k ≥ 2, ‖wᵗ‖ does not stay below this fraction of ‖w*‖.
 
     >>> round(float(norm_floor(k=4, beta=0.05)), 6)
     0.443137
@@ -41,7 +41,7 @@ def norm_floor(*, k: Patches, beta: Tensor | float) -> Tensor:
 
 
 def threshold_limit(*, k: Patches, beta: Tensor | float, d: int) -> Tensor:
-    """Return A/((A + βk²)√d): with a threshold below this fraction of ‖w*‖ the limit ū is not empty, whatever w* is.
+    """Return A/((A + βk²)√d): if the threshold is below this fraction of ‖w*‖, the limit ū is not empty, for any w*.
 
     If ū were 0, w̄ would solve ∇f(w) + βw = 0, which gives w̄ = A/(A + βk²)·w*, whose largest entry is above the
     threshold.

@@ -22,9 +22,9 @@ D, K = 20, 4
 def compared(
     method: MethodName, *, seeds: int, shares: Sequence[float] = (0.3,), steps: int = 400
 ) -> tuple[Trajectory, Tensor]:
-    """Run one method with each penalty on truths of 5 large and 15 small entries; return also the truths.
+    """Run one method with each penalty on truths of 5 large and 15 small entries; also return the truths.
 
-    The shares are λ/β as fractions of 1/√d; the settings are all penalties with the first share, then the second, ….
+    ``shares`` are λ/β as fractions of 1/√d. The settings are all penalties with the first share, then the second, ….
     """
     generator = torch.Generator().manual_seed(20)
     truth = torch.randn(seeds, D, generator=generator, dtype=torch.float64)
@@ -42,16 +42,16 @@ def losses(w: Tensor, truth: Tensor) -> Tensor:
 
 
 class SparsityStudy(NamedTuple):
-    """What the outputs cost over M values of λ; O is the number of outputs."""
+    """Zeros and losses of the O outputs over M values of λ."""
 
-    penalties: tuple[str, ...]  # the names, P of them
+    penalties: tuple[str, ...]  # the P names
     sparsity: Tensor  # the mean fraction of zeros, [O, P, M]
     loss: Tensor  # the mean f, [O, P, M]
 
     def loss_at_equal_sparsity(self, output: str, rival: str) -> dict[str, Tensor]:
-        """Return f of an output over f of its rival with as many zeros, by penalty, for each λ that can be compared.
+        """Return the ratio of f of an output to f of its rival with as many zeros, by penalty, for each comparable λ.
 
-        The rival's log f is interpolated between its own λ; there is no comparison outside the range of their zeros.
+        The rival's log f is interpolated between its own λ; a λ outside the range of its zeros is not comparable.
         """
         o, r = OUTPUTS.index(output), OUTPUTS.index(rival)
         ratios = {}

@@ -14,7 +14,7 @@ from rvsm.penalties.base import require_positive
 class Condition:
     """One hypothesis: a value that must not exceed a bound."""
 
-    name: str  # what is bounded
+    name: str  # the bounded quantity
     value: float
     printed: str  # the condition as printed
     printed_bound: float
@@ -142,7 +142,7 @@ def _warnings(*, eta: float, beta: float, high: float, t: float, d: int, keeps: 
 
 def _threshold(penalty: str | Penalty, lam: float, beta: float) -> float:
     if isinstance(penalty, Penalty):
-        # The threshold depends on λ and the step 1/β by their product only.
+        # The threshold depends on λ and the step 1/β only through their product.
         return penalty.threshold(lam / (penalty.lam * beta))
     if not isinstance(penalty, str) or penalty not in PENALTIES:
         raise ValueError(f"unknown penalty {penalty!r}; choose from {', '.join(PENALTIES)}, or pass an object")

@@ -1,4 +1,4 @@
-"""The small runs that decide statements, each as a function, for statements and pictures alike."""
+"""The small runs that decide statements, each as a function, for statements and pictures."""
 
 from math import pi, sqrt
 
@@ -16,11 +16,11 @@ from rvsm.penalties import L0, Penalty
 def two_cycle(
     penalty: Penalty | None = None, *, truth_angle: float = 1.2, order: Order = "printed", steps: int = 400
 ) -> Trajectory:
-    """Run counterexample 1: in the printed order w alternates between two points for ever, in the proof's it converges.
+    """Run counterexample 1: in the printed order w alternates between two points forever; in the proof's it converges.
 
     All hypotheses hold with δ = 1: d = 2, k = 4, β = .066, η = 1.8, start 1.3 rad from the truth. L may be .485,
-    for no quotient of the run, which is what Lemma 2 bounds, is above it. With Lemma 4's L ≥ 4 the step would be a
-    seventh of it at most, and no cycle is known; but `short_step` has a rise of ℒ there.
+    because no quotient of the run, which Lemma 2 bounds, exceeds it. With Lemma 4's L ≥ 4 the step could be at most a
+    seventh of this, and no cycle is known; but ℒ rises in `short_step`.
     """
     truth, start = (_direction(angle) for angle in (truth_angle, truth_angle + 1.3))
     chosen = L0(lam=0.36 * 0.066) if penalty is None else penalty
@@ -35,10 +35,10 @@ TWO_CYCLE = {
 
 
 def cycle_at_u() -> Trajectory:
-    """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w goes up and down across the threshold for ever.
+    """Run ℓ0 with the gradient at u from RVSM's limit: one entry of w crosses the threshold forever.
 
-    As for `two_cycle` d = 2, k = 4, β = .066 and δ = 1; λ/β = .18, so t = .6, and η = 1/(β+L⁺). The second entry of w*
-    is .479. Outside the support its slope takes it above t, for β is small, and inside it comes back to below t.
+    As in `two_cycle`, d = 2, k = 4, β = .066 and δ = 1. λ/β = .18, so t = .6, and η = 1/(β+L⁺). The second entry of w*
+    is .479. Outside the support the gradient takes it above t, because β is small; inside it falls below t again.
     """
     setting, truth = standard("l0", k=4, beta=0.066, mu=0.18), _direction(0.5)
     end = simulate(setting, truth, _direction(1.8), steps=300, every=300, tolerance=1e-14, empty_ok=True)
@@ -46,7 +46,7 @@ def cycle_at_u() -> Trajectory:
 
 
 def short_step() -> Trajectory:
-    """Run ℓ0 in the printed order at η = 1/(β+4), as short as Lemma 4 asks: ℒ rises in the second and third step.
+    """Run ℓ0 in the printed order at η = 1/(β+4), as short as Lemma 4 requires: ℒ rises in the second and third step.
 
     All hypotheses hold with δ = 2. The first entry of w⁰ is 5e-8 above the threshold; it falls below and returns.
     """
@@ -71,7 +71,7 @@ def first_turn(multiple: float, *, delta: float = 1.0, k: int = 4, d: int = 2, n
     """
     beta = multiple * beta_bound(k=k, delta=delta)
     w, truth = _worst_case(norm / sqrt(d), d=d, delta=delta)
-    # A small step: to first order in η the turn is η times what pulls w across itself.
+    # A small step: to first order in η, the turn is η times the pull across w.
     penalty = L0(lam=1.0).with_threshold(norm / sqrt(d), 1 / beta)
     setting = Setting(penalty, k=k, beta=beta, eta=1e-3 / (beta + float(curvature(k))))
     path = simulate(setting, truth, w, steps=1, empty_ok=True)
@@ -88,7 +88,7 @@ def all_entries_below_threshold() -> Trajectory:
 def equal_entries(d: int, *, k: int, beta: float, spread: float = 0.0) -> tuple[Trajectory, Tensor]:
     """Run ℓ1 with w* = (1, …, 1)/√d and μ = .5/√d, where w̄ and ū are parallel to w* and all error is radial.
 
-    A spread makes the entries of w* differ, 1 ± spread in turn before they are scaled. Return also w*.
+    With a spread, the entries of w* alternate between 1 ± spread before they are scaled. Also return w*.
     """
     truth = unit(1 + spread * (-1.0) ** torch.arange(d, dtype=torch.float64))
     start = truth.clone()
@@ -98,7 +98,7 @@ def equal_entries(d: int, *, k: int, beta: float, spread: float = 0.0) -> tuple[
 
 
 def beta_far_too_large(*, seeds: int) -> tuple[Trajectory, Tensor]:
-    """Run counterexample 4: k = 128, β = .1 (bound .0021 for δ = 1), d = 10, ℓ1; return also the truths."""
+    """Run counterexample 4: k = 128, β = .1 (bound .0021 for δ = 1), d = 10, ℓ1; also return the truths."""
     generator = torch.Generator().manual_seed(0)
     truth = truths(seeds, 10, generator)
     start = starts(truth, torch.linspace(0.1, pi - 1, seeds, dtype=torch.float64), generator)
@@ -109,8 +109,8 @@ def beta_far_too_large(*, seeds: int) -> tuple[Trajectory, Tensor]:
 def large_start() -> Trajectory:
     """Run ℓ0 from ‖w⁰‖ > 2‖w*‖ at θ⁰ = π − δ, half of the entries just above the threshold: θ leaves π − δ.
 
-    The worst case of the paper's proof again, with β at its bound, but with a ‖u‖ that the proof takes to be ≤ 1.
-    The threshold is large, too, √d·t > ‖w*‖: with a smaller one u is too close to w to turn it, for every w⁰.
+    This is the worst case of the paper's proof again, with β at its bound, but without ‖u‖ ≤ 1, which the proof
+    assumes. The threshold is also large, √d·t > ‖w*‖: with a smaller one, u is too close to w to turn it, for any w⁰.
     """
     d, beta = 64, beta_bound(k=4, delta=1.0)
     penalty = L0(lam=0.9 / sqrt(d) * beta)
@@ -119,7 +119,7 @@ def large_start() -> Trajectory:
 
 
 def _worst_case(threshold: float, *, d: int, delta: float) -> tuple[Tensor, Tensor]:
-    """Return w⁰, half of whose entries are just above the threshold, and a w* on its other side than u."""
+    """Return w⁰, half of whose entries are just above the threshold, and w* on the opposite side from u."""
     half = torch.arange(d) < d // 2
     w = threshold * torch.where(half, 1.0 + 1e-6, 1.0 - 1e-6).double()
     axis, across = unit(w), torch.where(half, -1.0, 1.0).double()

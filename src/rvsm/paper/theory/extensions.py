@@ -1,6 +1,6 @@
 """Beyond the paper: data instead of expectations, and a second layer, for ℓ1 with k = 4 patches and d = 6.
 
-Each function runs a few seconds and returns plain tensors, ready to be drawn.
+Each function runs for a few seconds and returns plain tensors for the pictures.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ _K, _D = 4, 6
 
 
 class SampleStudy(NamedTuple):
-    """What a finite sample does to the limit."""
+    """The effect of a finite sample on the limit."""
 
     sizes: tuple[int, ...]  # the numbers N of inputs
-    distance: Tensor  # ‖w̄_N − w̄‖ from the population's limit, [sizes, seeds]
+    distance: Tensor  # ‖w̄_N − w̄‖, to the population's limit, [sizes, seeds]
     rise: Tensor  # the largest rise of ℒ in one step, [sizes, seeds]; the empirical loss is not smooth
 
 
@@ -50,11 +50,11 @@ def finite_sample(sizes: Sequence[int] = (100, 400, 1600, 6400), *, seeds: int =
 
 
 class BatchStudy(NamedTuple):
-    """What mini-batches of fresh data do."""
+    """The effect of mini-batches of fresh data."""
 
     batches: tuple[int, ...]  # the batch sizes
     steps: Tensor  # the recorded steps, [T]
-    distance: Tensor  # ‖wᵗ − w̄‖ from the population's limit, [batches, T, seeds]
+    distance: Tensor  # ‖wᵗ − w̄‖, to the population's limit, [batches, T, seeds]
     floor: Tensor  # the mean distance over the last quarter of the steps, [batches]
 
 
@@ -74,7 +74,7 @@ def mini_batches(batches: Sequence[int] = (4, 16, 64, 256), *, seeds: int = 8, s
 
 @dataclass(frozen=True)
 class _Fresh:
-    """The squared error on new data at every call, other data for every row."""
+    """The squared error on fresh data at every call, different for every row."""
 
     truth: Tensor
     k: int

@@ -1,4 +1,4 @@
-"""Run the laboratory: verdicts, pictures, the page, and whether all verdicts are as expected."""
+"""Run the laboratory: verdicts, pictures, the page, and the comparison with the expected verdicts."""
 
 import json
 import platform
@@ -48,7 +48,7 @@ def laboratory(keys: Sequence[str], *, quick: bool, out: Path, console: Console)
         except (FileExistsError, NotADirectoryError):
             message = f"--out must be a folder but {out} is a file, or is inside one; give another name"
             raise ValueError(message) from None
-    torch.set_num_threads(1)  # many small tensors: a second thread only waits for the first
+    torch.set_num_threads(1)  # with many small tensors, a second thread would only wait for the first
     began = time.perf_counter()
     columns = (TextColumn("{task.description:32}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -88,7 +88,7 @@ def _judged_before(out: Path) -> set[str]:
     try:
         return {str(verdict["statement"]) for verdict in json.loads((out / "verdicts.json").read_text("utf-8"))}
     except (OSError, ValueError, TypeError, KeyError):
-        return set()  # no verdicts, or not ours
+        return set()  # there is no file of verdicts, or it is not ours
 
 
 def _judge(keys: list[str], quick: bool, progress: Progress) -> list[Verdict]:
@@ -103,7 +103,7 @@ def _judge(keys: list[str], quick: bool, progress: Progress) -> list[Verdict]:
 def _judge_and_draw(progress: Progress, quick: bool) -> tuple[list[Verdict], dict[str, list[Figure]]]:
     """Judge all statements in a second process while this one computes the pictures."""
     judged = progress.add_task("statements", total=len(STATEMENTS))
-    # A fresh process, not a fork: this one has threads.
+    # A fresh process, not a fork, because this one has threads.
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(quick,)) as pool:
         try:
             futures = [pool.submit(_judge_one, key) for key in STATEMENTS]
@@ -117,7 +117,7 @@ def _judge_and_draw(progress: Progress, quick: bool) -> tuple[list[Verdict], dic
 
 
 _shared: dict[str, Sweep] = {}
-"""The sweep of the process that judges: made once for all statements."""
+"""The sweep of the process that judges, made once for all statements."""
 
 
 def _begin(quick: bool) -> None:

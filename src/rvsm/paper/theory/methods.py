@@ -1,8 +1,9 @@
 """Methods that only the laboratory has: the homotopy with a given λ and β, and ADMM with an exact step in w.
 
-That step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z by p = βu − z only. For w = re with a unit
-vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So
-e maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies between w* and p, in their plane: only its angle is unknown.
+That step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z only through p = βu − z. For w = re with a
+unit vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where
+s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So e maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies
+between w* and p, in their plane; only its angle is unknown.
 """
 
 from math import pi
@@ -22,10 +23,10 @@ _BISECTIONS = 50
 
 
 class FallingRVSM(RVSM):
-    """RVSM with an α that falls linearly from 1 to 0 in the first steps, and stays there.
+    """RVSM with an α that falls linearly from 1 to 0 in the first steps and then stays at 0.
 
-    The shipped ``gradient="moving"`` follows the ramp of a target, which sets λ as it goes. Here λ is given, so that
-    its limits can be compared with those of the same λ at α = 1 and α = 0. Only the course of α is different.
+    The shipped ``gradient="moving"`` follows the ramp of a target, which changes λ. Here λ is given, so the limits can
+    be compared with those of the same λ at α = 1 and α = 0. Only the course of α differs.
     """
 
     def __init__(self, named: Named, penalty: Penalty, *, fall: int, **options: Any) -> None:
@@ -33,7 +34,7 @@ class FallingRVSM(RVSM):
         self.fall = fall
 
     def temper(self, layer: Layer, lr: float) -> None:
-        """Limit nothing: there is no batch norm here, and the statements are about the gradient as it is."""
+        """Do not limit the gradient: there is no batch norm, and the statements are about the unlimited gradient."""
 
     @property
     def alpha(self) -> float:
@@ -44,14 +45,14 @@ class FallingRVSM(RVSM):
 def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> Tensor:
     """Return argmin_w f(w) − ⟨p, w⟩ + (β/2)‖w‖² for each row of p.
 
-    Where the minimiser is 0, which needs p far on the other side of w*, 0 is returned.
+    If the minimiser is 0, which requires p far on the other side of w*, 0 is returned.
     """
     truth = truth.expand_as(p)
     big, axis = size(truth), unit(truth)
     across = _across(p, axis)
     length = size(p)
     k = torch.as_tensor(k, dtype=torch.float64).expand_as(length)
-    # Where p is zero, every direction is as good as w* itself for the first term, and w* is best for the second.
+    # If p is zero, the first term is the same in every direction, and w* is best for the second.
     phi = torch.where(length > 0, angle(torch.where((length > 0).unsqueeze(-1), p, axis), axis), 0.0)
     theta = _best_angle(length, phi, big / (k * pi))
     _, b = coefficients(k)
@@ -64,7 +65,7 @@ def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> T
 def _best_angle(length: Tensor, phi: Tensor, weight: Tensor) -> Tensor:
     """Return the θ in [0, φ] that maximises ‖p‖cos(φ−θ) + weight·(sinθ + (π−θ)cosθ).
 
-    There may be two local maxima, so a grid finds the neighbourhood and bisection of the derivative the point.
+    There may be two local maxima. A grid finds the right one, and bisection of the derivative refines it.
     """
     grid = torch.linspace(0, 1, _GRID, dtype=torch.float64).unsqueeze(-1) * phi
     height = length * (phi - grid).cos() + weight * (grid.sin() + (pi - grid) * grid.cos())
@@ -79,11 +80,11 @@ def _best_angle(length: Tensor, phi: Tensor, weight: Tensor) -> Tensor:
 
 
 def _across(p: Tensor, axis: Tensor) -> Tensor:
-    """Return the unit vector across w* in the half-plane of p; any one where p lies on the axis."""
+    """Return the unit vector across w* in the half-plane of p; any one if p lies on the axis."""
     across = p - (p * axis).sum(dim=-1, keepdim=True) * axis
     spare = torch.zeros_like(axis).scatter(-1, axis.abs().argmin(dim=-1, keepdim=True), 1.0)
     spare = spare - (spare * axis).sum(dim=-1, keepdim=True) * axis
     on_axis = (size(across) <= 1e-14 * size(p)).unsqueeze(-1)
-    # In one dimension nothing is across, and zero stays.
+    # In one dimension no direction is across w*, and the result is zero.
     across = torch.where(on_axis, spare, across)
     return across / size(across).clamp_min(torch.finfo(torch.float64).tiny).unsqueeze(-1)

@@ -2,7 +2,7 @@
 
 The network averages one ReLU neuron over k disjoint patches x_i of a standard normal input,
 L(x; w) = (1/k) Σ_i relu(w·x_i), and f(w) = E[(L(x; w) − L(x; w*))²]. With r = ‖w‖, W = ‖w*‖, θ the angle between the
-two, A = k + (k² − k)/π and B = (k² − k)/π, all that follows is a function of r and θ.
+two, A = k + (k² − k)/π and B = (k² − k)/π, all quantities below are functions of r and θ.
 
 Everything is batched over the rows of w and computed in float64.
 """
@@ -20,7 +20,7 @@ Patches = float | Tensor
 
 
 class Geometry(NamedTuple):
-    """Where w stands: its norm r and its angle θ to w*, the norm W of w*, and A, B of the number of patches."""
+    """The position of w: its norm r, its angle θ to w*, the norm W of w*, and A and B for the number of patches."""
 
     norm: Tensor
     theta: Tensor
@@ -82,9 +82,9 @@ def coefficients(k: Patches) -> tuple[Tensor, Tensor]:
 
 
 def curvature(k: Patches) -> Tensor:
-    """Return L⁺ = A/k² ≤ 1, the largest eigenvalue that the Hessian of f has anywhere.
+    """Return L⁺ = A/k² ≤ 1, the largest eigenvalue of the Hessian of f at any point.
 
-    f(w') ≤ f(w) + ⟨∇f(w), w' − w⟩ + (L⁺/2)‖w' − w‖² for all w and w'; so L⁺ may stand for the paper's L where only
+    f(w') ≤ f(w) + ⟨∇f(w), w' − w⟩ + (L⁺/2)‖w' − w‖² for all w and w'. So L⁺ can replace the paper's L if only
     descent matters.
 
     >>> curvature(1).item()
@@ -94,7 +94,7 @@ def curvature(k: Patches) -> Tensor:
 
 
 def geometry(w: Tensor, truth: Tensor, k: Patches) -> Geometry:
-    """Return what the closed forms need to know of w; raise at w = 0, where f has no gradient."""
+    """Return the quantities in the closed forms; raise at w = 0, where f has no gradient."""
     w, truth = _rows(w, "w"), _rows(truth, "truth")
     _require_same_dimension(w, truth)
     patches = _patches(k)
@@ -113,10 +113,10 @@ def loss(w: Tensor, truth: Tensor, *, k: Patches, at: Geometry | None = None) ->
     """Return f(w) for each row of w (Dinh & Xin, eq. simploss).
 
     Args:
-        w: weights, [..., d]; w = 0 is allowed here, for f is defined there.
+        w: weights, [..., d]; w = 0 is allowed, because f is defined there.
         truth: the ground truth w*, [d] or one for each row.
         k: the number of patches, ≥ 1.
-        at: the geometry of w, where it is already known.
+        at: the geometry of w, if it is already known.
 
     >>> w = torch.tensor([[0.0, 0.0], [0.8, 0.6]], dtype=torch.float64)
     >>> [round(f, 6) for f in loss(w, w[1], k=4).tolist()]  # A/(2k²) and 0
@@ -162,10 +162,10 @@ def hessian_eigenvalues(w: Tensor, truth: Tensor, *, k: Patches) -> Tensor:
 
 @dataclass(frozen=True)
 class CriticalPoints:
-    """The points where f is flat or has its peak."""
+    """The critical points of f, and its local maximum."""
 
     minimum: Tensor  # w*, the only global minimum
-    saddle: Tensor | None  # −(B/A)w*, degenerate; None for k = 1, where it falls on 0
+    saddle: Tensor | None  # −(B/A)w*, degenerate; None for k = 1, where it coincides with 0
     maximum: Tensor | None  # 0, a local maximum; None for k = 1, where it is not one
 
 
@@ -195,7 +195,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Population:
-    """The population loss as an object: what a simulation descends on.
+    """The population loss as an object that a simulation can minimise.
 
     f has no gradient at a row that is zero. If such rows are allowed, it is taken to be 0, as in automatic
     differentiation, where the slope of a ReLU is 0 at 0; f's quadratic upper bound needs this, too. θ is NaN.

@@ -1,4 +1,4 @@
-"""Maps of what happens outside the hypotheses; plain tensors, ready to be drawn."""
+"""Runs outside the hypotheses, as plain tensors for the pictures."""
 
 from itertools import product
 from math import pi, sqrt
@@ -14,7 +14,7 @@ from rvsm.paper.theory.simulate import simulate
 
 
 class AngleMap(NamedTuple):
-    """The limit's angle over β and the start."""
+    """The limit's angle as a function of β and the start."""
 
     multiples: Tensor  # β over its bound for the start's own δ = π − θ⁰, [M]
     margins: Tensor  # δ = π − θ⁰, [A]
@@ -44,7 +44,7 @@ def angle_map(*, multiples: int = 12, margins: int = 12, seeds: int = 12, steps:
 
 
 class ThresholdStudy(NamedTuple):
-    """What λ/β does, inside and beyond 1/√d, for each of the P penalties."""
+    """The effect of λ/β, below and above 1/√d, for each of the P penalties."""
 
     shares: Tensor  # λ/β times √d, [M]; the theorem needs < 1
     sparsity: Tensor  # the mean fraction of zeros of ū, [P, M]
@@ -77,14 +77,14 @@ class OppositeStudy(NamedTuple):
     """Starts at, and close to, the angle π."""
 
     offsets: Tensor  # π − θ⁰, [M]; the last is 0 exactly
-    steps: Tensor  # the steps until θ < π/2, [M, seeds]; −1 if it never happens
+    steps: Tensor  # the steps until θ < π/2, [M, seeds]; −1 if θ stays above
     theta: Tensor  # the last θ, [M, seeds]
 
 
 def start_at_pi(*, seeds: int = 8, steps: int = 800, smallest: int = 12) -> OppositeStudy:
     """Start at π − ε, with ε from 0.1 to 10^−smallest, and at π: ℓ1, k = 4, d = 6.
 
-    The saddle holds w for longer the smaller ε is; at ε = 0 only thresholding can turn it.
+    The smaller ε is, the longer w stays near the saddle; at ε = 0 only thresholding can turn it.
     """
     k, d = 4, 6
     generator = torch.Generator().manual_seed(14)

@@ -1,7 +1,7 @@
 """The penalties of the paper, written out again: λP(u) of each row, and whether u is a critical point of f + λP.
 
-The formulas depend on nothing but the paper, on purpose: a wrong proximal operator cannot hide behind a wrong value,
-nor satisfy these conditions by its own measure.
+The formulas are taken from the paper and do not use the library's penalties. Otherwise an error in a proximal operator
+could be hidden by the same error in its value.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _FORMULAS: dict[type[Penalty], Callable[..., Tensor]] = {
 def penalty_values(penalties: Sequence[Penalty], u: Tensor) -> Tensor:
     """Return λP(u) for each row of u, whose rows are divided evenly among the penalties, in order.
 
-    Every row is a run of its own. Any other penalty goes through its own ``value``, row by row.
+    Every row is a separate run. For other penalties, their own ``value`` is called for each row.
 
     >>> penalty_values([L1(lam=2.0), L0(lam=0.5)], torch.tensor([[1.0, -2.0], [0.0, 3.0]])).tolist()
     [6.0, 0.5]
@@ -45,10 +45,10 @@ def penalty_values(penalties: Sequence[Penalty], u: Tensor) -> Tensor:
 
 
 def residual(penalty: Penalty, u: Tensor, gradient: Tensor, *, beta: float) -> Tensor:
-    """Return by how much each row of u violates the conditions of a limit at α = 0, in the largest norm.
+    """Return by how much each row of u violates the conditions of a limit at α = 0, in the maximum norm.
 
-    On the support of u: ∇f(u) = −λP'(u). Off it: |∇f(u)| ≤ βt, t the threshold. That is λ for ℓ1 and √(2λβ) for ℓ0; it
-    is never above λP'(0+), so u is a critical point of f + λP.
+    On the support of u: ∇f(u) = −λP'(u). Off it: |∇f(u)| ≤ βt, where t is the threshold. βt is λ for ℓ1 and √(2λβ) for
+    ℓ0. It never exceeds λP'(0+), so u is a critical point of f + λP.
 
     >>> u, gradient = torch.tensor([[2.0, 0.0]]), torch.tensor([[-0.5, 0.7]])
     >>> [round(float(residual(one, u, gradient, beta=1.0)), 6) for one in (L1(lam=0.5), L1(lam=0.6), L0(lam=0.5))]
@@ -75,7 +75,7 @@ def largest_off(penalty: Penalty, *, beta: float) -> float:
 
 
 def _slope(penalty: Penalty, size: Tensor) -> Tensor:
-    """Return λP' at sizes above zero."""
+    """Return λP' at positive magnitudes."""
     if isinstance(penalty, L1):
         return torch.full_like(size, penalty.lam)
     if isinstance(penalty, L0):

@@ -1,4 +1,4 @@
-"""What runs are made of: the paper's penalties, settings with the standard step, truths w* and starting points w⁰."""
+"""The inputs of runs: the paper's penalties, settings with the standard step, truths w* and starting points w⁰."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ PENALTIES: dict[str, Callable[[float], Penalty]] = {
 
 
 def standard(name: str, *, k: float, beta: float, mu: float, step: float = 1.0) -> Setting:
-    """Return the setting of a penalty of the paper with λ = μβ and η = step/(β + L⁺), the proof's largest step for 1.
+    """Return the setting of a penalty of the paper with λ = μβ and η = step/(β + L⁺); step 1 is the proof's largest.
 
     >>> standard("l1", k=1, beta=0.25, mu=2.0)
     Setting(penalty=L1(lam=0.5), k=1, beta=0.25, eta=0.8)
@@ -38,10 +38,10 @@ def truths(seeds: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def starts(truth: Tensor, theta: Tensor | float, generator: torch.Generator, *, norm: Tensor | None = None) -> Tensor:
-    """Return vectors at the given angles from the truths, in random planes; of norm 1, if none is given."""
+    """Return vectors at the given angles from the truths, in random planes; their norm is 1 by default."""
     across = torch.randn(truth.shape, generator=generator, dtype=torch.float64)
     axis = unit(truth)
-    for _ in range(2):  # the second time for the rounding error of the first, large where the two were almost parallel
+    for _ in range(2):  # the second time removes the rounding error of the first, large for almost parallel vectors
         across = unit(across - (across * axis).sum(dim=-1, keepdim=True) * axis)
     theta = torch.as_tensor(theta, dtype=torch.float64).expand(truth.shape[:-1]).unsqueeze(-1)
     directions = theta.cos() * axis + theta.sin() * across

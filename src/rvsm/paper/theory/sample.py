@@ -42,7 +42,7 @@ class Empirical:
     x: Tensor  # the inputs, [N, k, d]
     truth: Tensor  # the ground truth w*, [d]
     noise: float = 0.0  # the standard deviation of normal noise on the labels
-    generator: torch.Generator | None = None  # where the noise comes from
+    generator: torch.Generator | None = None  # the source of the noise
     labels: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ def monte_carlo_cross_moment(
 def _estimate(
     values: Callable[[Tensor], Tensor], samples: int, *, k: int, d: int, generator: torch.Generator | None
 ) -> Estimate:
-    """Return the mean of values of fresh inputs, and its standard error; in chunks that bound the memory."""
+    """Return the mean over fresh inputs and its standard error, computed in chunks to limit memory."""
     total = squares = torch.zeros((), dtype=torch.float64)
     chunk = max(1, min(samples, 2_000_000 // (k * d)))
     for done in range(0, samples, chunk):

@@ -1,8 +1,8 @@
 """Run the shipped methods on the no-overlap network, thousands of runs at a time.
 
-Every row of a parameter is a run of its own, because all that happens to it is row-wise or elementwise; every setting
-of (k, β, λ, η) is a parameter of its own, in a parameter group of its own, with its own override. Gradients are set in
-closed form, plain SGD does the step, and the method acts by its hooks as it does on any network.
+Every row of a parameter is a separate run, because all operations on it are row-wise or elementwise. Every setting of
+(k, β, λ, η) is a separate parameter, in its own parameter group and with its own override. Gradients are set in closed
+form, plain SGD makes the step, and the method acts through its hooks, as on any network.
 """
 
 import warnings
@@ -36,22 +36,22 @@ def simulate(
     tolerance: float = 0.0,
     empty_ok: bool = False,
 ) -> Trajectory:
-    """Run every setting from every start, and record what happens.
+    """Run every setting from every start, and record the trajectories.
 
     Args:
         settings: one setting, or several.
         truth: the ground truth w*: [d], [n, d] with one for each seed, or [S, n, d].
         start: w⁰, of the same shapes.
-        steps: how many steps to make.
+        steps: the number of steps.
         method: "rvsm" and "admm" are the shipped classes; "exact-admm" minimises in w exactly.
-        order: of RVSM: "proof" or "printed".
+        order: the order of RVSM, "proof" or "printed".
         gradient: where RVSM takes the gradient: at v = u + α(w − u) with "w" for α = 1, the paper's method; "u" for
             α = 0; "moving" for an α that falls linearly from 1 to 0 in the first half of the steps and stays there.
-            The first gradient is at w in all cases. Where v = 0, which has no gradient, it is taken to be 0.
-        every: record the start, every so many steps, and the last one.
-        loss: another loss than the population's, for the S·n rows.
+            The first gradient is at w in all cases. At v = 0, where f has no gradient, 0 is used.
+        every: the number of steps between two records; the start and the last step are also recorded.
+        loss: a loss for the S·n rows, instead of the population loss.
         tolerance: stop early once ‖∇_wℒ‖ is at most this in all runs.
-        empty_ok: do not warn of settings whose u ends empty in all runs.
+        empty_ok: do not warn about settings whose u ends empty in all runs.
 
     >>> from rvsm import L1
     >>> truth = torch.tensor([0.8, 0.6, 0.0, 0.0], dtype=torch.float64)
@@ -179,7 +179,7 @@ def _assemble(
     gradient: GradientPoint,
     fall: int,
 ) -> tuple[SGD, Method]:
-    """Cut v into one parameter a setting; the parameters and their gradients are views of v and slope."""
+    """Split v into one parameter for each setting; the parameters and their gradients are views of v and slope."""
     seeds = len(v) // len(settings)
     named, groups, overrides = [], [], {}
     for i, setting in enumerate(settings):
@@ -202,7 +202,7 @@ def _assemble(
 
 
 def _copies(sparsifier: Method, order: Order) -> tuple[Tensor, Tensor | None]:
-    """Return u, and z if there is one, as they are after the last step."""
+    """Return u, and z if there is one, after the last step."""
     kept = sparsifier.layers.memory.get("u", {})
     stored = isinstance(sparsifier, ADMM) or order == "printed"
     copies = [kept[one.name] if stored and one.name in kept else sparsifier.sparse(one) for one in sparsifier.layers]

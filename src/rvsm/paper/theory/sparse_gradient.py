@@ -1,4 +1,4 @@
-"""Runs whose gradient is taken at u, beside RVSM's, whose gradient is taken at w: same truths, starts, λ and β."""
+"""Runs with the gradient at u, compared with RVSM's, with the gradient at w: same truths, starts, λ and β."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -19,12 +19,12 @@ K = 4
 
 
 class Size(NamedTuple):
-    """How much is run."""
+    """The number and length of the runs."""
 
     dimensions: tuple[int, ...]  # d
     seeds: int  # truths and starts of each setting
-    steps: int  # the most steps with the theorem's β, where some runs never rest
-    strong_steps: int  # the most steps with β = L⁺, where all do, a few of them late
+    steps: int  # the maximum with the theorem's β, where some runs never come to rest
+    strong_steps: int  # the maximum with β = L⁺, where all runs come to rest, a few of them late
     shares: tuple[float, ...] = (0.9, 0.3)  # λ/β as fractions of 1/√d
 
 
@@ -41,10 +41,10 @@ class Ends:
 
     penalty: str  # its name
     d: int
-    settings: tuple[Setting, ...]  # of each block of rows
+    settings: tuple[Setting, ...]  # one for each block of rows
     truth: Tensor  # w*
     start: Tensor  # w⁰
-    u: Tensor  # the last step's
+    u: Tensor  # u after the last step
     alive: Tensor  # whether u is not empty
     left: Tensor  # the last ‖∇f(v) + β(w − u)‖
     loss: Tensor  # f(u)
@@ -67,7 +67,7 @@ class Ends:
 
 
 def ends(at: GradientPoint, *, strong: bool, quick: bool) -> tuple[Ends, ...]:
-    """Run each penalty from starts with θ⁰ ≤ π − 1 to rest, or for as long as the plan says.
+    """Run each penalty from starts with θ⁰ ≤ π − 1 until it rests, or for as many steps as planned.
 
     β is L⁺ if it is strong, and otherwise the theorem's bound for δ = 1.
     """

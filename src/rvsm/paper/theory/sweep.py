@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plan:
-    """Which runs a sweep makes: all combinations, each from as many starts as there are seeds."""
+    """The runs of a sweep: all combinations, each from as many starts as there are seeds."""
 
     dimensions: tuple[int, ...]  # d
     patches: tuple[int, ...]  # k
     margins: tuple[float, ...]  # δ, the margin of the initial angle
     shares: tuple[tuple[float, float], ...]  # pairs: β as a fraction of its bound, λ/β as a fraction of 1/√d
-    seeds: int  # starts of each combination; their angles reach up to π − δ
-    steps: int  # the most steps that a run may take
+    seeds: int  # starts of each combination, with angles up to π − δ
+    steps: int  # the maximum number of steps of a run
 
 
 FULL = Plan((2, 10, 60), (2, 4, 12), (0.3, 1.0, 1.5, 2.2), ((1.0, 0.9), (0.3, 0.3)), 72, 1500)
@@ -37,14 +37,14 @@ QUICK = Plan((2, 10), (2, 12), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 12, 1500)
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one dimension, one row each: what the settings were, what happened on the way, and where they ended.
+    """Runs of one dimension, one row each: their settings, the extremes on the way, and their ends.
 
-    A largest change that only some steps count for is −inf if there is no such step.
+    The largest change over a subset of the steps is −inf if the subset is empty.
     """
 
     d: int
-    settings: tuple[Setting, ...]  # of each block of seeds
-    penalty: tuple[str, ...]  # the name of each row's
+    settings: tuple[Setting, ...]  # one for each block of seeds
+    penalty: tuple[str, ...]  # the name of the penalty of each row
     k: Tensor
     beta: Tensor
     mu: Tensor
@@ -54,7 +54,7 @@ class Runs:
     truth: Tensor  # w*, of norm 1
     start: Tensor  # w⁰
     theta_start: Tensor  # θ⁰
-    w: Tensor  # this and the next four: the last step's
+    w: Tensor  # this and the next four are values after the last step
     u: Tensor
     theta: Tensor
     norm: Tensor
@@ -95,7 +95,7 @@ class Runs:
 
 
 class Sweep:
-    """The runs of a plan, a small one if it is to be quick, in both orders; each is made when it is first needed."""
+    """The runs of a plan (a small one if quick) in both orders; each is made when it is first needed."""
 
     def __init__(self, *, quick: bool = False) -> None:
         self.quick = quick
@@ -103,7 +103,7 @@ class Sweep:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def once(self, make: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Return make(*arguments, **options), made when it is first needed; for runs that statements share."""
+        """Return make(*arguments, **options), called once, for runs that statements share."""
         key = (make, arguments, tuple(sorted(options.items())))
         if key not in self._made:
             self._made[key] = make(*arguments, **options)
@@ -113,7 +113,7 @@ class Sweep:
     @cached_property
     def proof(self) -> tuple[Runs, ...]:
         """All three penalties in the proof's order, at η = 1/(β + L⁺)."""
-        # One penalty at a time, for a walk lasts as long as its slowest run.
+        # One penalty at a time, because a walk lasts as long as its slowest run.
         each = product(self.plan.dimensions, PENALTIES)
         return tuple(_run(self.plan, d, "proof", (name,), 1.0) for d, name in each)
 
@@ -207,7 +207,7 @@ def _run(
 
 
 def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, beta: Tensor) -> dict[str, Tensor]:
-    """Walk to the end and keep only extremes."""
+    """Run to the end and keep only the extremes."""
     first = last = next(path)
     low = torch.full_like(delta, -torch.inf)
     extremes: dict[str, Tensor] = {}
@@ -225,7 +225,7 @@ def _follow(path: Iterator[Moment], *, delta: Tensor, eta: Tensor, k: Tensor, be
             "angle_rise": turn,
             "angle_rise_far": torch.where(last.theta >= delta, turn, low),
             "rate": least / (bound + 1e-15),
-            # Below this the quotient of two differences is that of two rounding errors.
+            # Below this, the two differences are rounding errors, and so is their quotient.
             "lipschitz": torch.where(moved > 1e-7, size(moment.gradient - last.gradient) / moved, 0.0),
             "quadratic": rest - high / 2 * moved.square(),
             "descent": rise + (1 / eta - (beta + high) / 2) * moved.square(),

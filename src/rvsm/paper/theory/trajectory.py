@@ -1,4 +1,4 @@
-"""What a simulation is given and what it returns: a setting, a loss, one moment of all runs, the whole trajectory."""
+"""The inputs and outputs of a simulation: a setting, a loss, one moment of all runs, the whole trajectory."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
@@ -47,7 +47,7 @@ class Setting:
 
 
 class Loss(Protocol):
-    """What can be descended on: the population loss, or that of a sample."""
+    """A loss to minimise: the population loss, or that of a sample."""
 
     def evaluate(self, w: Tensor) -> Evaluation:
         """Return f, ∇f, θ and ‖w‖ at each row of w."""
@@ -57,8 +57,8 @@ class Moment(NamedTuple):
     """All runs at one step, one row each: settings × seeds, in that order.
 
     The loss, its gradient, θ and the norm are those at v = u + α(w − u), where the gradient is taken: at w in the
-    paper's method, for ADMM, and at the start of every run. ``lagrangian`` and ``stationarity`` have f and ∇f from
-    there, too. ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one,
+    paper's method, for ADMM, and at the start of every run. ``lagrangian`` and ``stationarity`` also use f and ∇f
+    from there. ``u`` is the copy that belongs to this step: prox(w) in the proof's order, the stored one,
     uᵗ = prox(wᵗ⁻¹), in the printed order and for ADMM.
     ``stationarity`` is ‖∇_wℒ(w, u)‖.
     """
@@ -78,7 +78,7 @@ class Moment(NamedTuple):
 class Trajectory:
     """The recorded moments of all runs; S settings, n seeds, T recorded steps."""
 
-    settings: tuple[Setting, ...]  # S of them
+    settings: tuple[Setting, ...]  # the S settings
     steps: Tensor  # the recorded step numbers, [T]; 0 is the start
     w: Tensor  # the weights, [T, S, n, d]
     u: Tensor  # the sparse copy, [T, S, n, d]

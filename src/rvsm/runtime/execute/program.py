@@ -44,14 +44,14 @@ class Program:
         self._limit = limit or Limit()
         self._lock = Lock()
         self._stages: dict[str, Stage] = {}
-        self._tail_limit = 0  # how many images are faster one by one than as a vector that is not full
+        self._tail_limit = 0  # up to this many images, one by one is faster than a partly filled vector
 
     def __call__(self, *inputs: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
         return self.run(inputs)
 
     def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
-        """Return what a call with these inputs gives; ``alone`` on the calling thread, as ``explain`` times it."""
+        """Return the outputs for these inputs; with ``alone``, on the calling thread only, as timed by ``explain``."""
         plan = self.plan
         checked = [batch_array(*given) for given in zip(inputs, plan.inputs, plan.axes, strict=False)]
         if len(inputs) != len(plan.inputs):
@@ -101,7 +101,7 @@ class Program:
 
     @property
     def _batch(self) -> Stage:
-        """The stage for vectors of images; where these are too large, the one for single images."""
+        """The stage for vectors of images, or the one for single images if vectors are too large."""
         return self._made("batch")
 
     @property
@@ -110,10 +110,10 @@ class Program:
         return self._made("single")
 
     def _made(self, name: str) -> Stage:
-        """Return a stage; at the first call, both are made."""
+        """Return a stage; the first call makes both."""
         if name not in self._stages:
             with self._lock:
-                if name not in self._stages:  # no other thread has made them meanwhile
+                if name not in self._stages:  # another thread may have made them meanwhile
                     single = self._stage(images=False)
                     try:
                         batch = self._stage(images=True, taken=single.schedule.memory)
@@ -132,7 +132,7 @@ class Program:
         return stage
 
     def _dummies(self, count: int) -> tuple[list[Floats], list[Floats]]:
-        """Return arrays to try a stage with: the numbers do not matter, so all may share the same memory."""
+        """Return arrays to time a stage with; the values do not matter, so all arrays may share memory."""
         inputs = [(count, *shape) for shape in self.plan.inputs]
         outputs = [(count, *sizes) for sizes in self.plan.output_sizes()]
         zeros, results = (np.zeros(max(map(prod, shapes)), dtype=np.float32) for shapes in (inputs, outputs))

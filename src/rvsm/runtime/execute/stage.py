@@ -1,4 +1,4 @@
-"""A stage: a schedule as machine code with the memory of its calls, which it performs alone or with the team."""
+"""A stage: a schedule as machine code, with memory for its calls; it runs on one thread or on the team."""
 
 import ctypes
 import sys
@@ -18,10 +18,10 @@ from rvsm.runtime.schedule.scheduler import Schedule
 from rvsm.runtime.schedule.step import least_seconds
 
 Floats = NDArray[np.float32]
-LONG = 0.25  # seconds: more is not spent on measuring
-PATIENCE = 1.0  # seconds after which native code comes back to Python, where an interrupt is raised
-LONG_STEP = 30e-6  # seconds of a step on each thread: beside that a barrier is nothing, and sharing helps the caches
-QUICK = 50e-6  # seconds: a call that has less work for each thread is not worth waking helpers for
+LONG = 0.25  # seconds: the most time to spend on measuring
+PATIENCE = 1.0  # seconds after which native code returns to Python, so that an interrupt can be raised
+LONG_STEP = 30e-6  # seconds of a step on each thread: then a barrier costs little, and sharing helps the caches
+QUICK = 50e-6  # seconds: with less work than this for each thread, helpers are not woken
 
 
 class Stage:
@@ -30,7 +30,7 @@ class Stage:
     def __init__(self, schedule: Schedule, threads: int) -> None:
         self.schedule = schedule
         self.threads = threads
-        self.chunk_seconds = 0.0  # of one chunk on one thread, once it is measured
+        self.chunk_seconds = 0.0  # seconds of one chunk on one thread, once measured
         addresses = compile_functions(step.variant for step in schedule.steps)
         self._table = np.stack([step.row(addresses) for step in schedule.steps])
         self._play = _play_function()
@@ -46,7 +46,7 @@ class Stage:
         helped = threads > 1 and team().acquire()
         size = self.schedule.images * self._chunks_at_once(threads)
         try:
-            for k in range(0, len(images), size):  # an interrupt is raised between
+            for k in range(0, len(images), size):  # interrupts are raised between iterations
                 self._perform(inputs, outputs, images[k : k + size], threads if helped else 1)
         finally:
             if helped:
@@ -56,13 +56,13 @@ class Stage:
         return -(-len(images) // self.schedule.images)
 
     def _chunks_at_once(self, threads: int) -> int:
-        """Return how many chunks may be computed before an interrupt is answered; 0 seconds are not known yet."""
+        """Return how many chunks to compute before interrupts are handled; 0 seconds means that the time is unknown."""
         return max(1, int(PATIENCE / max(self.chunk_seconds, 1e-9))) * threads if self.chunk_seconds < PATIENCE else 1
 
     def _perform(self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, threads: int) -> None:
         chunks = self._chunks(images)
         uneven = chunks % threads != 0 and chunks < 4 * threads
-        long = self.chunk_seconds >= PATIENCE  # then step by step, and all threads at the same one
+        long = self.chunk_seconds >= PATIENCE  # then all threads work on one step at a time
         steps = len(self.schedule.steps)
         shared = long or (threads > 1 and (uneven or self.chunk_seconds > LONG_STEP * threads * steps))
         arenas = self._take(1 if shared else min(threads, chunks))
@@ -79,7 +79,7 @@ class Stage:
             self._free += arenas
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
-        """Return the seconds of each step for the chunk in these arrays, on this thread; the least of several."""
+        """Return the seconds of each step for the chunk in these arrays, on this thread: the minimum of several."""
         arenas = self._take(1)
         call = self._call(inputs, outputs, range(self.schedule.images), threads=1, shared=True, arenas=arenas)
         best = [float("inf")] * len(self.schedule.steps)
@@ -92,7 +92,7 @@ class Stage:
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
-        """Time the chunk in these arrays on this thread and remember it; a large network is only estimated, not run."""
+        """Time the chunk in these arrays on this thread and store the time; for large networks it is only estimated."""
         self.chunk_seconds = self.schedule.seconds
         if self.schedule.seconds <= LONG:
             run = partial(self.perform, inputs, outputs, range(self.schedule.images), alone=True)
@@ -100,7 +100,7 @@ class Stage:
 
     def _take(self, count: int) -> list[NDArray[np.uint8]]:
         taken: list[NDArray[np.uint8]] = []
-        with suppress(IndexError):  # pop and += are whole, so that threads need no lock
+        with suppress(IndexError):  # pop and += are atomic, so threads need no lock
             while len(taken) < count:
                 taken.append(self._free.pop())
         return taken + [aligned(self.schedule.arena_bytes) for _ in range(count - len(taken))]
@@ -131,7 +131,7 @@ def _play_function() -> Callable[[int, int, int, int], None]:
 
 
 def _yield_address() -> int:
-    """Return the system's function that gives the rest of a time slice to others."""
+    """Return the system function that yields the rest of a time slice to other threads."""
     if sys.platform == "win32":
         function = ctypes.windll.kernel32.SwitchToThread
     else:

@@ -1,7 +1,7 @@
-"""The threads that help with a call: Python's own, one for each further core, asleep in a queue between calls.
+"""The helper threads of a call: Python threads, one for each additional core, which wait in a queue between calls.
 
-ctypes releases the interpreter's lock, so that all of them are in native code at once. A call that finds the helpers at
-work for another one runs alone: with many callers, each has a core of its own.
+ctypes releases the interpreter's lock, so all of them can run native code at once. If the helpers are busy with another
+call, a call runs alone: with many callers, each has its own core.
 """
 
 import os
@@ -20,7 +20,7 @@ Work = Callable[[int], object]
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """Work for the helpers: an entry for each that has ended, and what wakes the caller for each entry."""
+    """Work for the helpers: an entry for each helper that has finished, and a bell that wakes the caller."""
 
     work: Work
     ended: list[BaseException | None] = field(default_factory=list)
@@ -28,7 +28,7 @@ class _Task:
 
 
 def cores() -> int:
-    """Return the threads to use: ``OMP_NUM_THREADS`` if it is set, else the cores that this process may use."""
+    """Return the number of threads: ``OMP_NUM_THREADS`` if it is set, otherwise the cores that the process may use."""
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
@@ -58,7 +58,7 @@ class Team:
     def run(self, work: Work, threads: int) -> None:
         """Call ``work(0)`` here and ``work(1)``, … in helpers, which must have been acquired, and wait for all.
 
-        An interrupt waits, too: the helpers are in memory that the caller would use again.
+        Interrupts wait, too, because the helpers use memory that the caller would reuse.
         """
         while len(self._helpers) < threads - 1:
             tasks: SimpleQueue[_Task] = SimpleQueue()
@@ -70,7 +70,7 @@ class Team:
         starts.append(partial(work, 0))
         everything = map(call, starts)
         try:
-            deque(everything, maxlen=0)  # one instruction: an interrupt between would leave helpers at a barrier
+            deque(everything, maxlen=0)  # one instruction: an interrupt in between would leave helpers at a barrier
         finally:
             _wait(task, threads - 1)
         for problem in task.ended:
@@ -79,12 +79,12 @@ class Team:
 
 
 def _wait(task: _Task, count: int) -> None:
-    """Wait until this many helpers have ended; an interrupt in the meantime is raised afterwards."""
+    """Wait until this many helpers have finished; an interrupt in the meantime is raised afterwards."""
     interrupt = None
     while len(task.ended) < count:
         try:
             task.bell.get()
-        except BaseException as error:  # the bell may have been heard or not: the list counts
+        except BaseException as error:  # the bell may or may not have been received: the list is what counts
             interrupt = error
     if interrupt is not None:
         raise interrupt
@@ -96,7 +96,7 @@ def _help(tasks: SimpleQueue[_Task], number: int) -> None:
         problem = None
         try:
             task.work(number)
-        except BaseException as error:  # handed to the caller, who waits for it
+        except BaseException as error:  # passed to the waiting caller
             problem = error
         task.ended.append(problem)
         task.bell.put(None)

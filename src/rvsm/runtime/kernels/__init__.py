@@ -1,1 +1,1 @@
-"""Code: LLVM functions that take everything that distinguishes layers as data, and their compiler."""
+"""Kernels: LLVM functions that receive the differences between layers as data, and their compiler."""

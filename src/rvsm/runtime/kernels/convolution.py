@@ -1,11 +1,11 @@
-"""The convolution: for one tile of output positions, every stored weight is broadcast once and used for all of them.
+"""The convolution: for one tile of output positions, every stored weight is broadcast once and used for all positions.
 
 The accumulators of a tile (``tile`` vectors for each of ``block`` output channels) stay in registers. A weight is found
-in a stream of records [offset of the input, one value for each channel of the block]; channels in one block share their
-offsets, and so each vector of the input that is loaded. Dense is a block of four whose records have all offsets.
+in a stream of records [offset of the input, one value for each channel of the block]. Channels in one block share their
+offsets, and thus each loaded vector of the input. A dense layer uses blocks of four whose records have all offsets.
 
 The input channels may be taken in several passes, so that the part of the input that a tile needs in one pass stays in
-the first-level cache; between passes the sums wait in the output.
+the first-level cache. Between passes the sums are stored in the output.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from rvsm.runtime.kernels.pointwise import CODE
 
 @dataclass(frozen=True)
 class Convolution(Variant):
-    """What is fixed when a convolution is compiled.
+    """The values that are fixed when a convolution is compiled.
 
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
-    column of the input; ``masked`` if single lanes of the output are not to be written; ``ahead`` if the memory of the
+    column of the input; ``masked`` if some lanes of the output must not be written; ``ahead`` if the memory of the
     next tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
     """
 
@@ -28,20 +28,20 @@ class Convolution(Variant):
         "x",  # place of the input in the arena
         "x_thread",  # bytes from one thread's copies of the input to the next one's; 0 if there is one input for all
         "y",
-        "residual",  # place of what is added before the activation; below 0: nothing
+        "residual",  # place of the map that is added before the activation; negative if there is none
         "stream",  # the records
-        "starts",  # for each pass and block, where its records begin; one more at the end of each pass
+        "starts",  # for each pass and block, where its records begin; one more entry at the end of each pass
         "bias",
-        "channels",  # for each pass and each channel of each block, its number in the output; so, too, the bias
+        "channels",  # for each pass and each channel of each block, its number in the output; the bias is alike
         "tiles",  # for each tile, its place in the input and in the output; and the masks of its vectors
         "blocks",
         "passes",
         "x_row",  # bytes from row to row of a tile
         "y_row",
         "y_plane",  # bytes from channel to channel
-        "ranges",  # for one thread, and then for each of several: first and last tile, first and last block
-        "parameters",  # of the activation: two floats
-        "inputs",  # what is fetched ahead: channels, rows of each, bytes from channel to channel, …
+        "ranges",  # first and last tile, first and last block: for a single thread, then for each of several
+        "parameters",  # two floats for the activation
+        "inputs",  # the prefetched memory: channels, rows of each, bytes from channel to channel, …
         "ahead_rows",
         "ahead_row",
         "ahead_plane",
@@ -68,7 +68,7 @@ class Convolution(Variant):
 
     @property
     def unroll(self) -> int:
-        """Sets of accumulators: an addition takes four cycles, so eight must be under way at any time."""
+        """Sets of accumulators: an addition takes four cycles, so eight must be in progress at any time."""
         return max(1, 8 // (self.vectors * self.block))
 
     @property
@@ -107,7 +107,7 @@ class Convolution(Variant):
 
 
 class _Moment(NamedTuple):
-    """Names of values that are fixed while the blocks are gone through: the tile and the pass."""
+    """Names of values that are constant in the loop over blocks: the tile and the pass."""
 
     entry: str
     source: str
@@ -168,7 +168,7 @@ class _Body:
             f.prefetch(f.at(y, offset), write=True)
 
     def _places(self, block: str, place: str) -> tuple[list[str], list[str]]:
-        """Return where each accumulator goes, relative to a buffer, and its bias."""
+        """Return where each accumulator is stored, relative to a buffer, and its bias."""
         f, v = self.f, self.v
         places, biases = [], []
         for b in range(v.block):

@@ -1,8 +1,7 @@
-"""Copies: inputs of a call into the arena and outputs out of it, and rows and planes from map to map.
+"""Copies: inputs of a call into the arena, outputs out of it, and rows and planes between maps.
 
 In the arena, a position is a vector of images (``images`` = lanes) or a single float (``images`` = 1). Outside, images
-come one after the other; each has one channel after the other, or one position after the other with the channels
-``last``.
+are stored one after the other; each is stored channel by channel, or position by position with the channels ``last``.
 """
 
 from collections.abc import Iterator
@@ -16,16 +15,16 @@ from rvsm.runtime.kernels.player import BATCH, INPUTS, OUTPUTS
 
 @dataclass(frozen=True)
 class Border(Variant):
-    """What the way in and the way out have in common."""
+    """The common part of copies into and out of the arena."""
 
     operands = ("index", "place", "channels", "height", "width", "row", "plane")
-    arrays: ClassVar[int]  # the slot of the call with their addresses
+    arrays: ClassVar[int]  # the slot of the call that holds their addresses
     images: int
     last: bool
 
     @contextmanager
     def _each(self, f: Kernel) -> Iterator[tuple[str, str, str]]:
-        """Loop over channels, rows, images and columns: gives both places, and whether there is such an image."""
+        """Loop over channels, rows, images and columns; yields both places, and whether the image exists."""
         channels, height, width, row, plane = f.numbers("channels", "height", "width", "row", "plane")
         place = f.buffer("place")
         table = f.load("ptr", f.at("%call", 8 * self.arrays))
@@ -46,7 +45,7 @@ class Border(Variant):
 
 
 class Enter(Border):
-    """Brings an input of the call into the arena; images that are not there are zero."""
+    """Copies an input of the call into the arena; missing images are zero."""
 
     arrays = INPUTS
 
@@ -58,7 +57,7 @@ class Enter(Border):
 
 
 class Leave(Border):
-    """Takes an output of the call from the arena."""
+    """Copies an output of the call out of the arena."""
 
     arrays = OUTPUTS
 
@@ -71,8 +70,8 @@ class Leave(Border):
 class Copy(Variant):
     """Copies rows, whose places are in a table, for every channel.
 
-    With ``step`` = s it takes each s-th position: a strided convolution becomes one without stride on such copies. With
-    ``own`` each thread makes copies of its own, in its own memory. A ``ragged`` row may end inside a vector.
+    With ``step`` = s it takes every s-th position: on such copies, a strided convolution becomes one without stride.
+    With ``own`` each thread makes its own copies, in its own memory. A ``ragged`` row may end inside a vector.
     """
 
     operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "rows", "width")
@@ -97,7 +96,7 @@ class Copy(Variant):
                         store(f.load(f.kind, f.at(here, f.mul(offset, self.step))), f.at(there, offset))
 
     def _take_each(self, f: Kernel, here: str, there: str, width: str) -> None:
-        """Copy each ``step``-th float; every second with shuffles, otherwise one by one."""
+        """Copy every ``step``-th float: with shuffles if the step is 2, otherwise one by one."""
         done = "0"
         if self.step == 2:
             double = f"<{2 * f.lanes} x float>"
@@ -113,9 +112,9 @@ class Copy(Variant):
 
 @dataclass(frozen=True)
 class Shift(Variant):
-    """Makes shifted copies of planes, several of each, with zeros where a mask says.
+    """Makes shifted copies of planes, several of each, with zeros according to a mask.
 
-    Each thread makes what it needs itself: to fetch it from another core would take longer.
+    Each thread makes the copies that it needs, because fetching them from another core would take longer.
     """
 
     operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors", "ranges")

@@ -1,4 +1,4 @@
-"""Text of LLVM functions: names for values, loops that carry values in registers, vectors.
+"""Source code of LLVM functions: names for values, loops that carry values in registers, vectors.
 
 A value is its name (``%12``) or a literal (``7``). Types are LLVM's: ``i64``, ``ptr``, ``float``, ``<16 x float>``.
 """
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Loop:
-    """``for index in range(…)`` with carried values: the body sets ``after``, one for each of ``values``."""
+    """``for index in range(…)`` with carried values: the body sets ``after``, with an entry for each of ``values``."""
 
     def __init__(self, index: str, values: list[str]) -> None:
         self.index = index
@@ -18,7 +18,7 @@ class Loop:
 
 
 class Function:
-    """One LLVM function in the making.
+    """Builds one LLVM function.
 
     >>> f = Function("twice", [("i64", "n")], result="i64")
     >>> f.give(f.op("add i64 %n, %n"))
@@ -63,7 +63,7 @@ class Function:
     ) -> Iterator[Loop]:
         """Loop over i64; ``carry`` has the type and the first value of each carried value.
 
-        Inside, ``values`` are the present ones; after the loop, the last ones.
+        Inside the loop, ``values`` are the current values; after it, the final ones.
         """
         n = self._next()
         head, body, latch, end = f"head{n}", f"body{n}", f"latch{n}", f"end{n}"
@@ -75,7 +75,7 @@ class Function:
         self._open(head)
         self.do(f"{index} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
         place = len(self._lines)
-        self._lines.extend("" for _ in carry)  # written at the end, when the values of the next round have names
+        self._lines.extend("" for _ in carry)  # written at the end, when the values of the next iteration have names
         more = self.op(f"icmp slt i64 {index}, {stop}")
         self.do(f"br i1 {more}, label %{body}, label %{end}")
         self._open(body)
@@ -89,13 +89,13 @@ class Function:
         self._open(end)
 
     def leave(self, instruction: str) -> None:
-        """Write an instruction that ends a block; what follows is never reached."""
+        """Write an instruction that ends a block; code after it is unreachable."""
         self.do(instruction)
         self._open(f"never{self._next()}")
 
     @contextmanager
     def when(self, condition: str) -> Iterator[None]:
-        """Do what is inside only if ``condition`` (i1) holds."""
+        """Execute the body only if ``condition`` (i1) holds."""
         n = self._next()
         self.do(f"br i1 {condition}, label %then{n}, label %end{n}")
         self._open(f"then{n}")
@@ -105,7 +105,7 @@ class Function:
 
     @contextmanager
     def unless(self, condition: str, kind: str, values: Sequence[str]) -> Iterator[Loop]:
-        """Return ``values`` if ``condition`` (i1) holds; otherwise those which the body sets as ``after``."""
+        """Return ``values`` if ``condition`` (i1) holds; otherwise the values that the body sets as ``after``."""
         n = self._next()
         before = self._block
         choice = Loop("", list(values))
@@ -120,7 +120,7 @@ class Function:
 
     @staticmethod
     def single(value: float) -> str:
-        """Return the literal of a float32: LLVM wants the bits of the double that has the same value."""
+        """Return the literal of a float32: LLVM expects the bits of the double with the same value."""
         rounded = struct.unpack("<f", struct.pack("<f", value))[0]
         return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
 
@@ -141,7 +141,7 @@ class Function:
         self.do(f"store {kind} {value}, ptr {pointer}" + (", align 4" if kind.startswith("<") else ""))
 
     def prefetch(self, pointer: str, *, write: bool = False) -> None:
-        """Ask for a line of memory before it is needed."""
+        """Prefetch a cache line."""
         self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 2, i32 1)")
 
     def splat(self, lanes: int, value: str) -> str:

@@ -1,4 +1,4 @@
-"""From LLVM text to addresses of machine code for this CPU; each text is compiled once in a process."""
+"""From LLVM code to addresses of machine code for this CPU; each function is compiled once per process."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Any, Protocol
 from rvsm.runtime.kernels.ir import PREFETCH, declarations
 from rvsm.runtime.locks import Fence
 
-TOGETHER = 32  # kernels that are compiled at once
+TOGETHER = 32  # the number of kernels that are compiled at once
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a CPU that kernels depend on: the floats in a vector, and the number of vector registers."""
+    """The properties of a CPU that kernels depend on: the number of floats in a vector, and of vector registers."""
 
     lanes: int
     registers: int
@@ -30,7 +30,7 @@ class Code(Protocol):
 
     @property
     def name(self) -> str:
-        """The name that no other function has."""
+        """The unique name of the function."""
 
     def code(self) -> str:
         """Return its LLVM code."""
@@ -64,7 +64,7 @@ class _Compiler:
     def addresses(self, functions: Iterable[Code]) -> dict[str, int]:
         named = {function.name: function for function in functions}
         missing = [name for name in named if name not in self._addresses]
-        for k in range(0, len(missing), TOGETHER):  # an interrupt is raised between
+        for k in range(0, len(missing), TOGETHER):  # interrupts are raised between iterations
             self._compile({name: named[name].code() for name in missing[k : k + TOGETHER]})
         return {name: self._addresses[name] for name in named}
 
@@ -83,7 +83,7 @@ class _Compiler:
             self._addresses[name] = self._engine.get_function_address(name)
 
 
-_fence = Fence()  # LLVM is not to be forked in the middle of its work
+_fence = Fence()  # no fork while LLVM is compiling
 
 
 @cache
@@ -98,6 +98,6 @@ def machine() -> Machine:
 
 
 def compile_functions(functions: Iterable[Code]) -> dict[str, int]:
-    """Return the addresses of functions by name; those that this process has compiled before are not compiled again."""
+    """Return the addresses of functions by name; functions that were compiled before are not compiled again."""
     with _fence:
         return _compiler().addresses(functions)

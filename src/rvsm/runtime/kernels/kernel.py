@@ -1,7 +1,7 @@
-"""What all kernels share: what names one, the row of operands that it is given, arithmetic on vectors.
+"""The common part of all kernels: their names, their row of operands, arithmetic on vectors.
 
 The player calls a kernel with its row: the function, the barrier, and then one slot of 8 bytes for each operand, a
-number or an address. ``Kernel`` reads it and ``encode`` writes it; nothing else knows where an operand is.
+number or an address. Only ``encode``, which writes the row, and ``Kernel``, which reads it, know where an operand is.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.ir import Function
 
-SLOTS = 24  # of 8 bytes in a row, the first two being the function and the barrier
+SLOTS = 24  # slots of 8 bytes in a row; the first two are the function and the barrier
 FUNCTION, BARRIER, HEAD = range(3)
 PARAMETERS = (
     ("ptr", "row"),
@@ -32,7 +32,7 @@ Operands = Mapping[str, int | NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Variant(ABC):
-    """A kernel: its fields are all that is fixed when it is compiled; what else distinguishes layers is an operand."""
+    """A kernel: its fields are fixed when it is compiled; everything else that distinguishes layers is an operand."""
 
     operands: ClassVar[tuple[str, ...]]
     lanes: int
@@ -51,10 +51,10 @@ class Variant(ABC):
 
     @abstractmethod
     def _write(self, f: "Kernel") -> None:
-        """Write what the kernel does."""
+        """Write the code of the kernel."""
 
     def encode(self, address: int, operands: Operands, *, barrier: bool) -> NDArray[np.int64]:
-        """Return the row of a kernel that was compiled to ``address``; arrays must live as long as it does."""
+        """Return the row of a kernel compiled to ``address``; the arrays must live as long as the row."""
         row = np.zeros(SLOTS, dtype=np.int64)
         row[FUNCTION], row[BARRIER] = address, barrier
         for slot, value in operands.items():
@@ -95,12 +95,12 @@ class Kernel(Function):
         return start, stop
 
     def part(self) -> str:
-        """Return which row of a table of ranges is this thread's: the first is for a thread alone."""
+        """Return this thread's row in a table of ranges; the first row is for a single thread."""
         alone = self.op("icmp eq i64 %threads, 1")
         return self.op(f"select i1 {alone}, i64 0, i64 {self.add('%thread', 1)}")
 
     def mask(self, pointer: str) -> str:
-        """Load 16 bits and return as many of them as there are lanes."""
+        """Load 16 bits and return one for each lane."""
         bits = self.load("i16", pointer)
         bits = bits if self.lanes == 16 else self.op(f"trunc i16 {bits} to i{self.lanes}")
         return self.op(f"bitcast i{self.lanes} {bits} to <{self.lanes} x i1>")
@@ -122,9 +122,9 @@ class Kernel(Function):
 
     @contextmanager
     def row_vectors(self, width: str, *, ragged: bool) -> Iterator[tuple[str, Callable[[str, str], None]]]:
-        """Loop over the vectors of a row of floats: gives the offset in bytes, and how to store a vector there.
+        """Loop over the vectors of a row of floats; yields the offset in bytes, and a function to store a vector there.
 
-        A ``ragged`` row may end inside a vector; the memory beyond is not written.
+        A ``ragged`` row may end inside a vector; memory beyond its end is not written.
         """
         with self.loop(0, width, self.lanes) as loop:
             offset = self.mul(loop.index, 4)
@@ -157,7 +157,7 @@ class Vectors:
         return self.f.splat(self.lanes, self.f.single(value))
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """Return a·b + c, rounded once where the CPU can."""
+        """Return a·b + c, rounded once if the CPU supports it."""
         v = self.kind
         return self.f.op(f"call {v} @llvm.fmuladd.v{self.lanes}f32({v} {a}, {v} {b}, {v} {c})")
 
@@ -178,7 +178,7 @@ class Vectors:
         return self.f.op(f"call {self.kind} @llvm.fabs.v{self.lanes}f32({self.kind} {a})")
 
     def where(self, comparison: str, a: str, b: str, yes: str, no: str) -> str:
-        """Return, lane by lane, ``yes`` where a and b compare so (``olt`` …), else ``no``."""
+        """Return, lane by lane, ``yes`` where the comparison of a and b (``olt``, …) holds, otherwise ``no``."""
         mask = self.f.op(f"fcmp {comparison} {self.kind} {a}, {b}")
         return self.f.op(f"select <{self.lanes} x i1> {mask}, {self.kind} {yes}, {self.kind} {no}")
 

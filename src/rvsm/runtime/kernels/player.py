@@ -1,12 +1,11 @@
-"""The player: walks through the operations of a program, for every chunk of images, without Python.
+"""The player: runs the operations of a program, for every chunk of images, without Python.
 
-Each thread enters once. Either the threads share every operation of every chunk and meet at a barrier after it; or they
-take whole chunks, one after the other, each in an arena of its own. The barrier counts arrivals, spins for a while and
-then gives its time to others.
+Each thread enters once. Either the threads share every operation of every chunk and meet at a barrier after it, or each
+thread takes whole chunks and has its own arena. The barrier counts arrivals, spins for a while, and then yields.
 
-For that time, numbers below 1.2e-38 are zeros: arithmetic with them takes a hundred times as long, and they mean
-nothing here. Tails of GELU, SiLU and sigmoid are full of them. A register of the CPU says whether they are flushed;
-each thread has its own, sets it, and leaves it as it was.
+In the player, numbers below 1.2e-38 are treated as zero. Arithmetic with them takes a hundred times as long, and they
+are negligible here. The tails of GELU, SiLU and sigmoid are full of them. A CPU register controls whether they are
+flushed; each thread has its own register, sets it, and restores it at the end.
 """
 
 import platform
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from rvsm.runtime.kernels.ir import Function
 from rvsm.runtime.kernels.kernel import BARRIER, FUNCTION, PARAMETERS, SLOTS
 
-# Slots of a call, 8 bytes each; the two counters, which threads change, have cache lines of their own.
+# Slots of a call, 8 bytes each; the two counters, which threads change, have their own cache lines.
 OPERATIONS, ARENAS, INPUTS, OUTPUTS, BATCH, CHUNKS, THREADS, SHARED, YIELD = range(9)
 ARRIVED, TAKEN = 16, 24
 CALL_SLOTS = 32
@@ -23,16 +22,16 @@ SPINS = 4000
 
 
 class Mode:
-    """How a kind of CPU flushes denormal numbers to zero; on one without a known way they stay, and are slow."""
+    """How a type of CPU flushes denormal numbers to zero; on other CPUs they stay, and are slow."""
 
     declarations = ""
 
     def flush(self, f: Function) -> str:
-        """Write what makes denormal numbers zero, and return the mode before."""
+        """Write code that makes denormal numbers zero, and return the previous mode."""
         return ""
 
     def restore(self, f: Function, before: str) -> None:
-        """Write what brings the mode back."""
+        """Write code that restores the mode."""
 
 
 class X86(Mode):
@@ -42,7 +41,7 @@ class X86(Mode):
     FLUSH, ARE_ZERO = 0x8000, 0x0040
 
     def flush(self, f: Function) -> str:
-        """Write what makes denormal numbers zero, and return the mode before."""
+        """Write code that makes denormal numbers zero, and return the previous mode."""
         before, flushed = (f.op("alloca i32, align 4") for _ in range(2))
         f.do(f"call void @llvm.x86.sse.stmxcsr(ptr {before})")
         f.store("i32", f.op(f"or i32 {f.load('i32', before)}, {self.FLUSH | self.ARE_ZERO}"), flushed)
@@ -50,7 +49,7 @@ class X86(Mode):
         return before
 
     def restore(self, f: Function, before: str) -> None:
-        """Write what brings the mode back."""
+        """Write code that restores the mode."""
         f.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")
 
 
@@ -61,18 +60,18 @@ class Arm64(Mode):
     FLUSH = 1 << 24
 
     def flush(self, f: Function) -> str:
-        """Write what makes denormal numbers zero, and return the mode before."""
+        """Write code that makes denormal numbers zero, and return the previous mode."""
         before = f.op("call i64 @llvm.aarch64.get.fpcr()")
         self.restore(f, f.op(f"or i64 {before}, {self.FLUSH}"))
         return before
 
     def restore(self, f: Function, before: str) -> None:
-        """Write what brings the mode back."""
+        """Write code that restores the mode."""
         f.do(f"call void @llvm.aarch64.set.fpcr(i64 {before})")
 
 
 def mode() -> Mode:
-    """Return the way for this CPU."""
+    """Return the method for this CPU."""
     kind = platform.machine().lower()
     if kind in ("x86_64", "amd64", "i386", "i686", "x86"):
         return X86()
@@ -106,7 +105,7 @@ def play(mode: Mode) -> str:
             f.do(f"call void @meet(ptr %call, i64 {threads})")
     with f.when(f.op(f"xor i1 {together}, true")):
         own = f.load("ptr", f.at(arenas, f.mul("%thread", 8)))
-        with f.loop(0, chunks):  # an upper bound; the counter says which
+        with f.loop(0, chunks):  # an upper bound; the counter determines which chunk
             taken = f.op(f"atomicrmw add ptr {f.at('%call', 8 * TAKEN)}, i64 1 monotonic")
             with f.when(f.op(f"icmp slt i64 {taken}, {chunks}")), f.loop("%first", "%last") as k:
                 operation = f.at(operations, f.mul(k.index, 8 * SLOTS))

@@ -1,7 +1,7 @@
 """Sums and products of maps, and activations as vector polynomials: LLVM's vector exp would become scalar calls.
 
-An activation is a function of the vector ``v`` and of its two parameters, given as vectors. NaN stays NaN. Adding one
-is a function and a line in ``CODE``, and its name in the plan's ``ACTIVATIONS``.
+An activation is a function of the vector ``v`` and of its two parameters, given as vectors. NaN stays NaN. To add one,
+write a function, a line in ``CODE``, and its name in the plan's ``ACTIVATIONS``.
 """
 
 from collections.abc import Callable
@@ -54,8 +54,8 @@ CODE: dict[str, Callable[[Vectors, str, str, str], str]] = {
 class Pointwise(Variant):
     """y = activation(a ∘ b), row by row, where ∘ is ``add``, ``mul``, or ``none``: y = activation(a).
 
-    A row is ``width`` floats (positions × images). With ``broadcast``, b has one position for each channel; with
-    ``ragged`` a row may end inside a vector, whose other lanes are kept.
+    A row is ``width`` floats (positions × images). With ``broadcast``, b has one position for each channel. With
+    ``ragged``, a row may end inside a vector, whose other lanes keep their values.
     """
 
     operands = ("a", "b", "y", "channels", "height", "width", "row", "plane", "b_plane", "parameters")

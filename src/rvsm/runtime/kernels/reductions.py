@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from rvsm.runtime.kernels.kernel import Kernel, Variant
 
-ENTRY_BYTES = 32  # place in the input, place in the output, positions in the window, and their part of the divisor
+ENTRY_BYTES = 32  # place in the input, place in the output, positions in the window, and their factor of the divisor
 
 
 @dataclass(frozen=True)
 class Pooling(Variant):
     """The ``max`` or the ``mean`` (sum / divisor) of windows.
 
-    Windows are products of rows and columns: two small tables say where they begin and how many positions they have. A
+    Windows are products of rows and columns: two small tables hold where they begin and how many positions they have. A
     position is a vector of images, or one float if ``images`` is 1. Like PyTorch's, the maximum of a window with NaN
     is NaN.
     """
@@ -64,8 +64,8 @@ class Pooling(Variant):
 class Softmax(Variant):
     """y = exp(x − max) / sum, or with ``log`` (x − max) − log(sum); vectors run over images, or over positions.
 
-    Three walks over the channels give the maximum, which is subtracted so that nothing overflows, the sum, and the
-    result. Rounding errors of the sum are carried along (Kahan), so that it is as exact for many channels as for few. A
+    Three passes over the channels compute the maximum, the sum and the result. The maximum is subtracted to avoid
+    overflow. Rounding errors of the sum are compensated (Kahan), so it is as exact for many channels as for few. A
     ``ragged`` row may end inside a vector.
     """
 

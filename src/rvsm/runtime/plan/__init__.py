@@ -1,1 +1,1 @@
-"""What is computed: operations on numbered values, with their weights; no layouts, no addresses, no code."""
+"""Plans, which define what is computed: operations on numbered values, without layouts, addresses or code."""

@@ -1,6 +1,6 @@
 """Axes: which sizes of an array are the channels, rows and columns of a map.
 
-They are named in the array's order, for one image, and a size that is not named is 1. ``chw`` is a map, ``c`` a vector
+The axes of one image are named in the order of the array; a size without a name is 1. ``chw`` is a map, ``c`` a vector
 of features, ``cw`` a line of positions; ``hwc`` and ``wc`` are maps and lines with the channels last, as linear layers
 have them. Inside a program all values are maps; axes only matter for inputs and outputs.
 """
@@ -43,12 +43,12 @@ def shape_of(axes: str, sizes: tuple[int, ...]) -> Shape:
 
 
 def axes_of(sizes: tuple[int, ...], shape: Shape, *, like: str) -> str | None:
-    """Return the axes of an array that has a map's numbers in the order of the axes ``like``, if there are such.
+    """Return the axes of an array that holds a map's numbers in the order of the axes ``like``, or None.
 
     >>> axes_of((8, 5), (8, 1, 5), like="chw"), axes_of((5, 8), (8, 1, 5), like="chw")
     ('cw', None)
     """
-    single = shape[1:] == (1, 1)  # a map of one position has one order only
+    single = shape[1:] == (1, 1)  # a map of one position has only one order
     alike = [axes for axes in AXES if single or channels_last(axes) == channels_last(like)]
     return next((axes for axes in alike if len(axes) == len(sizes) and shape_of(axes, sizes) == shape), None)
 

@@ -49,7 +49,7 @@ RELU = Activation("clamp", 0.0, math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Operation(ABC):
-    """One operation of a plan; ``name`` is for people, ``kind`` for the file, ``takes`` are the fields with values.
+    """One operation of a plan; ``name`` is for display, ``kind`` for the file, ``takes`` lists the fields with values.
 
     ``since`` is the first version of the file format that has it: older readers can read files without new operations.
     """
@@ -60,12 +60,12 @@ class Operation(ABC):
     name: str
 
     def sources(self) -> tuple[int, ...]:
-        """Return the values that it takes."""
+        """Return the input values."""
         given = [getattr(self, field) for field in self.takes]
         return tuple(given[0]) if isinstance(given[0], tuple) else tuple(value for value in given if value is not None)
 
     def taking(self, values: Sequence[int]) -> Self:
-        """Return the same operation on other values; a field for which there is none becomes None."""
+        """Return the same operation on other values; a field without a value becomes None."""
         if isinstance(getattr(self, self.takes[0]), tuple):
             return replace(self, **{self.takes[0]: tuple(values)})  # type: ignore[arg-type]
         padded = [*values, *[None] * (len(self.takes) - len(values))]
@@ -76,7 +76,7 @@ class Operation(ABC):
         """Return the shape of its result, or raise ValueError if it cannot take these shapes."""
 
     def weight_shape(self, source: Shape) -> tuple[int, ...] | None:
-        """Return the shape of its weights, whose first size is that of the bias; None if there are none."""
+        """Return the shape of its weights, whose first size is that of the bias; None if it has no weights."""
         return None
 
     @property
@@ -86,7 +86,7 @@ class Operation(ABC):
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError if ``value`` is none of the choices."""
+    """Raise ValueError if ``value`` is not one of the choices."""
     if value not in choices:
         raise ValueError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
 

@@ -1,4 +1,4 @@
-"""The operations that a plan may have. A new one needs a class and a name in ``OPERATIONS``."""
+"""The operations of plans. A new operation needs a class, and its name in ``OPERATIONS``."""
 
 import math
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Convolution(Operation):
         return self.channels, source[0] // self.groups, *self.kernel
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
-        """Return channels and the sizes of a convolution."""
+        """Return the channels and sizes of the output."""
         _check_window(self)
         if self.groups < 1 or sources[0][0] % self.groups or self.channels < 1 or self.channels % self.groups:
             raise ValueError(
@@ -50,7 +50,7 @@ class Convolution(Operation):
 
     @property
     def label(self) -> str:
-        """The kernel's sizes, a sum and an activation if they are fused into it."""
+        """The kernel's sizes, and the sum and activation that are fused into it."""
         added = " + add" if self.residual is not None else ""
         return _activated(f"{self.kernel[0]}×{self.kernel[1]} {self.kind}{added}", self.activation)
 
@@ -70,7 +70,7 @@ class Pooling(Operation):
     padded: bool = True
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
-        """Return the sizes of PyTorch's pooling; with ``ceil`` a last window must begin inside."""
+        """Return the same sizes as PyTorch; with ``ceil`` the last window must begin inside the map."""
         check_choice("pooling", self.mode, ("max", "mean"))
         _check_window(self)
         sizes = []
@@ -88,7 +88,7 @@ class Pooling(Operation):
         """Return, for each output along an axis, first position, number of positions inside, and the divisor's part."""
         step, reach = self.dilation[axis], self.kernel[axis]
         starts = np.arange(count, dtype=np.int64) * self.stride[axis] - self.padding[axis]
-        first = np.maximum(0, -(starts // step))  # of the taps, start + step · tap being their positions
+        first = np.maximum(0, -(starts // step))  # the first tap inside; taps are at start + step · tap
         inside = np.maximum(0, np.minimum(reach, -((starts - size) // step)) - first)
         spans = np.minimum(starts + reach, size + self.padding[axis]) - starts
         begin = np.where(inside > 0, starts + step * first, 0)
@@ -148,7 +148,7 @@ class Pointwise(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Concatenation(Operation):
-    """Channels of one value after those of another."""
+    """The channels of one value, followed by those of another."""
 
     kind = "concatenation"
     takes = ("parts",)
@@ -163,13 +163,13 @@ class Concatenation(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Flattening(Operation):
-    """Channels, rows and columns as one row of features."""
+    """All channels, rows and columns as one row of features."""
 
     kind = "flattening"
     source: int
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
-        """Return the number of all values as channels."""
+        """Return the total number of entries as channels."""
         return math.prod(sources[0]), 1, 1
 
 

@@ -1,8 +1,7 @@
 """The plan: a network as a list of typed operations on numbered values, free of layouts, addresses and code.
 
 A value is a map of channels × height × width for each image; a vector of features is a map of 1 × 1. Operation k makes
-value ``inputs + k``. The axes of inputs and outputs say how an array is such a map. An invalid plan raises a
-ValueError.
+value ``inputs + k``. The axes of inputs and outputs map arrays to such values. An invalid plan raises a ValueError.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +17,12 @@ from rvsm.runtime.plan.operation import Operation, Shape
 MAX_OPERATIONS = 10_000
 MAX_POSITIONS = 1 << 22
 MAX_CHANNELS = 1 << 20
-MAX_VALUE = 1 << 28  # floats of one value of one image
+MAX_VALUE = 1 << 28  # floats in one value of one image
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A tensor of which only the non-zero values are kept: one bit for each weight, and the values.
+    """A sparse tensor: one bit for each weight, and the non-zero values.
 
     >>> w = Weights.of(np.array([[0.0, 2.0], [3.0, 0.0]], dtype=np.float32))
     >>> w.values.tolist(), w.bits.tolist(), w.sparsity
@@ -71,7 +70,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Output:
-    """A result: which value, and the axes with which it is given."""
+    """A result: the number of its value, and the axes of the returned array."""
 
     value: int
     axes: str = MAP
@@ -81,7 +80,7 @@ class Output:
 class Plan:
     """A network that the runtime can execute; checked when it is created.
 
-    ``weights`` and ``biases`` are by the position of the operation; ``axes`` are those of the inputs, maps by default.
+    The keys of ``weights`` and ``biases`` are positions of operations. ``axes`` are those of inputs, maps by default.
     A plan that is not ``complete`` has no weights yet, and cannot be executed.
     """
 

@@ -1,1 +1,1 @@
-"""How a plan is computed on this machine: layout, taps, tiles, packed weights, choice of kernels; a list of steps."""
+"""Schedules, which define how a plan is computed on this machine: layout, taps, tiles, packed weights, steps."""

@@ -1,4 +1,4 @@
-"""The convolution: taps, tiles and packed weights become steps, by the sparse or the dense kernel."""
+"""The convolution: turns taps, tiles and packed weights into steps of the sparse or the dense kernel."""
 
 from math import prod
 from typing import Any
@@ -16,10 +16,10 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameter
 from rvsm.runtime.schedule.taps import MASKED_AT_ONCE, SHORT_ROW, Taps, copies, in_place, phase_count, scratch, taps
 from rvsm.runtime.schedule.tiling import Tiling, bands, fused, passes, tilings
 
-SPARSE_BELOW = 0.1  # densities at which there is nothing to choose
+SPARSE_BELOW = 0.1  # the densities at which the choice is clear
 DENSE_ABOVE = 0.9
-DENSE_UNTRIED = 0.5  # the density that decides where a trial would take too long
-LONG = 0.25  # seconds: a sample that takes longer, with kernels as large as an image, is not run
+DENSE_UNTRIED = 0.5  # the density that decides if a trial would take too long
+LONG = 0.25  # seconds: longer samples, with kernels as large as an image, are not run
 MAX_OFFSET = (1 << 31) - 1
 
 
@@ -84,8 +84,8 @@ def _compute(
 def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:
     o, (kernel, tiles) = site.operation, tiling
     x, y = site.sources[0].geometry, site.target.geometry
-    # What lies to the left of a tile's last column of taps was fetched for the tile before. What lies above its last
-    # row of taps was there a while ago; blocks, which compute faster than memory follows, ask for it again.
+    # Memory to the left of a tile's last column of taps was fetched for the previous tile. Memory above its last row of
+    # taps was fetched earlier; blocks, which compute faster than memory can deliver, prefetch it again.
     again = o.dilation[0] * (o.kernel[0] - 1) if kernel.block > 1 else 0
     corner = int(where.offsets[-1]) - again * x.row
     operands: Operands = {
@@ -118,7 +118,7 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
 
 
 def _spans(made: list[Step], reach: int) -> Integers:
-    """Return the positions of the input that each thread needs: those of its tiles, and what its taps reach beyond."""
+    """Return the positions of the input that each thread needs: those of its tiles, extended by the taps."""
     positions = [_kernel(step).columns * _kernel(step).lanes for step in made]
     ranges = [_table(step, "ranges")[:, :2].astype(np.int64) for step in made]
     spans = [r * n + np.array([0, reach]) for r, n in zip(ranges, positions, strict=True)]
@@ -130,8 +130,8 @@ def cost(extent: Extent[Convolution]) -> Cost:
     o, source, shape, unit, machine = extent.operation, extent.sources[0], extent.shape, extent.unit, extent.machine
     weights, taps = prod(o.weight_shape(source)), prod(o.kernel)
     density = extent.nonzero / weights
-    sparse = extent.nonzero if density < DENSE_ABOVE else 0  # records, if it is sparse and if it is dense: …
-    dense = weights if density > SPARSE_BELOW else 0  # … both may be tried
+    sparse = extent.nonzero if density < DENSE_ABOVE else 0  # records of the sparse and of the dense kernel …
+    dense = weights if density > SPARSE_BELOW else 0  # … of which both may be tried
     whole_blocks = (o.channels // o.groups) % 4 == 0
     stream = max((8 + 3) * sparse, (5 + 2 if whole_blocks else 8 + 3) * dense)  # and where each pass begins
     records = max(sparse, dense // 4 if whole_blocks else dense)

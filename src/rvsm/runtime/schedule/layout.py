@@ -1,9 +1,9 @@
-"""Where values live in memory: maps with a border of zeros, and one arena for all of them.
+"""The places of values in memory: maps with a border of zeros, in one arena.
 
-For a batch a position is a vector of images, and all maps of one size get the same border, the largest that a
-convolution of such a map needs; so a buffer can serve one map after another and its border stays zero, and maps that
-are added lie alike. For one image vectors run over neighbouring positions, and maps have no border: convolutions make
-copies of their input, shifted by their taps, where the border is.
+For a batch, a position is a vector of images. All maps of one size have the same border, the largest that a convolution
+of such a map needs. A buffer can therefore be reused for other maps while its border stays zero, and maps that are
+added have the same layout. For single images, vectors run over neighbouring positions, and maps have no border:
+convolutions make copies of their input, shifted by their taps, which include the border.
 """
 
 from bisect import bisect_left, insort
@@ -30,7 +30,7 @@ class TooLargeError(ValueError):
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a map of height × width lies in memory: border, positions from row to row, rows, floats of a position."""
+    """The layout of a map of height × width: border, positions from row to row, rows, floats of a position."""
 
     height: int
     width: int
@@ -54,11 +54,11 @@ class Geometry:
         return self.down(y) + self.right(x)
 
     def down(self, y: Index) -> Index:
-        """Return the part of a place that a row has in it."""
+        """Return the contribution of a row to a place."""
         return (y + self.pad_y) * self.row
 
     def right(self, x: Index) -> Index:
-        """Return the part of a place that a column has in it."""
+        """Return the contribution of a column to a place."""
         return 4 * self.unit * (x + self.pad_x)
 
 
@@ -88,7 +88,7 @@ def geometries(plan: Plan, unit: int) -> dict[tuple[int, int], Geometry]:
 
 
 class Arena:
-    """Gives out places; what was given back serves again, for maps of the same geometry."""
+    """Allocates places, and reuses released ones for maps of the same geometry."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -96,7 +96,7 @@ class Arena:
         self._lent: dict[int, tuple[object, int]] = {}
 
     def lend(self, key: object, amount: int) -> int:
-        """Return the place of ``amount`` bytes that only ever hold what ``key`` says."""
+        """Return the place of ``amount`` bytes, which are only reused for the same ``key``."""
         amount = -(-amount // ALIGNMENT) * ALIGNMENT
         free = self._free[key]  # by size: the smallest that fits
         fitting = bisect_left(free, (amount, 0))
@@ -110,14 +110,14 @@ class Arena:
         return place
 
     def give_back(self, places: Iterable[int]) -> None:
-        """Take back what was lent."""
+        """Release a place."""
         for place in places:
             key, amount = self._lent.pop(place)
             insort(self._free[key], (amount, place))
 
 
 def last_uses(plan: Plan) -> list[int]:
-    """Return, for each value, the last operation that needs it; outputs are needed to the end."""
+    """Return, for each value, the last operation that needs it; outputs are needed until the end."""
     last = [-1] * len(plan.shapes)
     for k, operation in enumerate(plan.operations):
         last[plan.value_of(k)] = k

@@ -14,9 +14,9 @@ from rvsm.runtime.schedule.step import Cost
 
 NANOSECOND = 1e-9
 MULTIPLY = 0.25e-9  # seconds of a multiply-add of vectors
-COPY = 8e-9  # of a vector that is copied: those that matter do not fit into a cache
-PAGE = 0.25e-9  # of a byte that is used for the first time
-OBJECTS = 20_000  # bytes of Python's own for one operation
+COPY = 8e-9  # seconds to copy a vector; large copies do not fit into a cache
+PAGE = 0.25e-9  # seconds for the first use of a byte
+OBJECTS = 20_000  # bytes of Python objects for one operation
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Limit:
 def check(plan: Plan, costs: Sequence[Cost], limit: Limit, *, unit: int, activations: int, taken: int = 0) -> int:
     """Return the bytes that a program will keep; raise TooLargeError if it would exceed the limit.
 
-    ``activations`` are the bytes of one call, and ``taken`` those that another layout of the same network keeps.
+    ``activations`` are the bytes of one call, and ``taken`` are those of another layout of the same network.
     """
     images = f"{unit} images at a time" if unit > 1 else "one image at a time"
     building = NANOSECOND * sum(cost.kept + cost.passing for cost in costs)

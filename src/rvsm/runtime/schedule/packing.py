@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-SHARED = 0.25  # fraction of the weights that must be in channels whose pattern others share
+SHARED = 0.25  # the minimum fraction of weights in channels that share their pattern with others
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -18,8 +18,8 @@ Floats = NDArray[np.float32]
 class Packed:
     """A stream of records; ``starts[pass, block]`` is where the records of a block begin, in bytes.
 
-    ``channels`` and ``bias`` are [pass, block, channel in the block], since each pass has its own order of the blocks;
-    a thread that has blocks ``cuts[t]`` to ``cuts[t + 1]`` of one pass has the same channels in all.
+    ``channels`` and ``bias`` are [pass, block, channel in the block], since each pass has its own order of the blocks.
+    Thread t has the blocks ``cuts[t]`` to ``cuts[t + 1]``, which contain the same channels in each pass.
     """
 
     stream: NDArray[np.int32]
@@ -30,7 +30,7 @@ class Packed:
 
     @property
     def passes(self) -> int:
-        """How many parts of the input channels are taken one after the other."""
+        """The number of passes over the input channels."""
         return len(self.starts)
 
     @property
@@ -56,7 +56,7 @@ def sparse_blocks(weights: Floats, groups: int) -> dict[int, Integers]:
     blocks = _blocks((channel // inside, row.tobytes()) for channel, row in enumerate(rows))
     counts = np.count_nonzero(weights.reshape(len(weights), -1), axis=1)
     shared = sum(int(counts[channels].sum()) for size in (4, 2) for channels in blocks[size])
-    if shared <= SHARED * counts.sum():  # chance: not worth another kernel
+    if shared <= SHARED * counts.sum():  # may be chance, and is not worth another kernel
         return {1: np.arange(len(weights), dtype=np.int64)[:, None]}
     return {size: np.array(sorted(blocks[size]), dtype=np.int64) for size in (4, 2, 1) if blocks[size]}
 
@@ -82,9 +82,9 @@ def pack(
 ) -> Packed:  # fmt: skip
     """Return the stream for ``blocks`` (blocks × channels in a block).
 
-    ``offsets`` (input channels of a group × taps) are those of the first group, in bytes; the next lies ``group_bytes``
-    further. With ``dense``, zeros are stored too. In each pass the blocks of one of the ``threads`` come in the order
-    of the number of their records: the CPU then knows, nearly always, when the loop over the records will end.
+    ``offsets`` (input channels of a group × taps) are those of the first group, in bytes; the next group begins
+    ``group_bytes`` later. With ``dense``, zeros are stored, too. In each pass, the blocks of each of the ``threads``
+    are sorted by their number of records, so that the CPU almost always predicts the end of the loop over records.
     """
     count, block = blocks.shape
     inputs, taps = offsets.shape
@@ -116,7 +116,7 @@ def pack(
 
 
 def _fair(work: Integers, parts: int) -> Integers:
-    """Return where to cut a row of pieces of work, so that the parts are nearly equal."""
+    """Return where to cut a sequence of work items, so that the parts are nearly equal."""
     total = np.concatenate([[0], np.cumsum(work)])
     cuts = np.searchsorted(total, total[-1] * np.arange(parts + 1) / parts)
     cuts[0], cuts[-1] = 0, len(work)
@@ -133,9 +133,9 @@ def spans(count: int, parts: int) -> list[tuple[int, int]]:
 
 
 def thread_ranges(tiles: int, packed: Packed, threads: int) -> Integers:
-    """Return first and last tile, first and last block: for one thread, and then for each of several.
+    """Return first and last tile, first and last block: for a single thread, then for each of several.
 
-    Tiles are divided if that is fair; otherwise blocks, by the number of their records.
+    Tiles are divided if the parts are nearly equal; otherwise blocks, by the number of their records.
     """
     rows: list[Sequence[int]] = [(0, tiles, 0, packed.blocks)]
     if tiles % threads == 0 or tiles >= 8 * threads or packed.blocks < 2 * threads:

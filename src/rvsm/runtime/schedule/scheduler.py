@@ -16,19 +16,19 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
 RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **weightless.RULES}
 """How each operation is scheduled."""
 
-MAX_KERNELS = 500  # each takes some milliseconds to compile, and a network has a few dozen
-SLACK = 4096  # floats after the last buffer: vectors may be read, never written, beyond the end of a map
+MAX_KERNELS = 500  # each takes a few milliseconds to compile; a network usually has a few dozen
+SLACK = 4096  # floats after the last buffer: vectors may be read, but not written, beyond the end of a map
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The steps of a network for one layout, whose positions are ``images`` images wide."""
+    """The steps of a network for one layout, with ``images`` images at each position."""
 
     images: int
     arena_bytes: int
     steps: list[Step]
-    seconds: float  # a rough guess of what one chunk takes
-    memory: int  # bytes that it keeps, with those of a call
+    seconds: float  # a rough estimate for one chunk
+    memory: int  # bytes that it keeps, including those of a call
 
 
 def schedule(
@@ -36,8 +36,8 @@ def schedule(
 ) -> Schedule:
     """Return the schedule for vectors of images, or for one image at a time.
 
-    ``choose`` forces the ``sparse`` or the ``dense`` kernel. What would exceed the ``limit``, of which ``taken`` bytes
-    are gone, is refused before anything is built.
+    ``choose`` forces the ``sparse`` or the ``dense`` kernel. A network that exceeds the ``limit``, of which ``taken``
+    bytes are already used, is refused before anything is built.
     """
     unit = machine().lanes if images else 1
     found, limit = costs(plan, unit, machine()), limit or Limit()
@@ -65,7 +65,7 @@ def schedule(
 
 
 def costs(plan: Plan, unit: int, machine: Machine) -> list[Cost]:
-    """Return the cost of each operation; positions are ``unit`` images wide."""
+    """Return the cost of each operation, with ``unit`` images at each position."""
     result = []
     for k, operation in enumerate(plan.operations):
         sources, shape = [plan.shapes[value] for value in operation.sources()], plan.shapes[plan.value_of(k)]
@@ -75,9 +75,9 @@ def costs(plan: Plan, unit: int, machine: Machine) -> list[Cost]:
 
 
 def _places(plan: Plan, unit: int, threads: int) -> tuple[list[Site[Operation]], dict[int, Buffer], int]:
-    """Find a place for each value, and for the scratch memory of each operation; return the size of the arena, too.
+    """Return a place for each value and for the scratch memory of each operation, and the size of the arena.
 
-    This comes before the steps, which are much larger and take much longer to make.
+    This is done before the steps are made, which takes much more time and memory.
     """
     arena, layouts, uses = Arena(), geometries(plan, unit), last_uses(plan)
     buffers: dict[int, Buffer] = {}

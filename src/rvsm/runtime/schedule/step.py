@@ -1,4 +1,4 @@
-"""Steps, of which a schedule consists, and the rule by which an operation becomes steps."""
+"""The steps of a schedule, and the rules that turn operations into steps."""
 
 import ctypes
 import time
@@ -22,9 +22,9 @@ TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 
 @dataclass(eq=False)
 class Step:
-    """A kernel with its operands; ``meet`` says that all threads must be done before the next step begins.
+    """A kernel with its operands; with ``meet``, all threads must finish before the next step begins.
 
-    ``operation`` is the one that it belongs to, and ``note`` describes it in ``explain``.
+    ``operation`` is the operation that it belongs to, and ``note`` describes it in ``explain``.
     """
 
     variant: Variant
@@ -38,7 +38,7 @@ class Step:
         return self.variant.encode(addresses[self.variant.name], self.operands, barrier=self.meet)
 
     def seconds(self, arena: NDArray[np.uint8]) -> float:
-        """Return how long it takes, alone on this thread; the least of several times."""
+        """Return how long the step takes on this thread alone; the minimum of several runs."""
         addresses = compile_functions([self.variant])
         function = ctypes.CFUNCTYPE(None, *(TYPES[kind] for kind, _ in PARAMETERS))(addresses[self.variant.name])
         row = self.row(addresses)
@@ -47,9 +47,9 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class Site(Generic[AnyOperation]):
-    """An operation in its place: the buffers of its values, its weights, and ``scratch``, memory that is its own.
+    """An operation with the buffers of its values, its weights, and its own memory, ``scratch``.
 
-    ``choose`` forces a way of computing it where there are several; ``arena_bytes`` are those to try them with.
+    ``choose`` forces one of several kernels; ``arena_bytes`` is the size of the arena for timing them.
     """
 
     operation: AnyOperation
@@ -66,26 +66,26 @@ class Site(Generic[AnyOperation]):
 
 @dataclass(frozen=True)
 class Extent(Generic[AnyOperation]):
-    """What is known of an operation before anything is built: shapes, and how many weights are not zero."""
+    """The properties of an operation that are known before anything is built: shapes, and the non-zero weights."""
 
     operation: AnyOperation
     sources: Sequence[Shape]
     shape: Shape
     nonzero: int
-    unit: int  # images of a position
+    unit: int  # images at each position
     machine: Machine
 
     @property
     def vectors(self) -> int:
-        """The vectors of the result."""
+        """The number of vectors in the result."""
         return prod(self.shape) if self.unit > 1 else -(-prod(self.shape) // self.machine.lanes)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes that an operation keeps, bytes that it needs while it is built, and seconds of one chunk.
+    """The bytes that an operation keeps, the bytes that building it needs, and the seconds of one chunk.
 
-    Bytes are meant to be upper bounds; seconds are rough, on one thread, for a vector of images or a single one.
+    Bytes are upper bounds. Seconds are rough, on one thread, for a vector of images or a single image.
     """
 
     kept: int
@@ -93,12 +93,12 @@ class Cost:
     seconds: float
 
 
-Scratch = tuple[object, int]  # what it only ever holds, and bytes
+Scratch = tuple[object, int]  # the key of its contents, and its bytes
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operation is scheduled: its steps, what they cost, and the scratch memory that they need."""
+    """How an operation is scheduled: its steps, their cost, and the scratch memory that they need."""
 
     steps: Callable[[Site[Any]], list[Step]]
     cost: Callable[[Extent[Any]], Cost]
@@ -106,7 +106,7 @@ class Rule:
 
 
 def least_seconds(action: Callable[[], object], repeats: int = 3, limit: float = 1.0) -> float:
-    """Return the shortest time of several runs; when they have taken ``limit`` seconds, there are no more."""
+    """Return the shortest time of several runs; no run starts after ``limit`` seconds."""
     times: list[float] = []
     while len(times) < repeats and sum(times) < limit:
         begin = time.perf_counter()

@@ -13,18 +13,18 @@ from rvsm.runtime.schedule.step import Scratch, Site, Step
 from rvsm.runtime.schedule.weightless import copy, copy_operands, mask_bits
 
 OWN_COPIES = 4 << 20  # bytes of copies that each thread may have for itself
-SHORT_ROW = 4  # positions of a row, below which every tap gets a copy of the input
-MASKED_AT_ONCE = 1 << 22  # positions whose masks are made at a time
+SHORT_ROW = 4  # positions of a row; in shorter rows, every tap has its own copy of the input
+MASKED_AT_ONCE = 1 << 22  # positions whose masks are made at once
 
 
 @dataclass(frozen=True, eq=False)
 class Taps:
-    """Where the taps of a convolution are: ``place`` is that of the first tap of the first output, in the arena.
+    """The places of a convolution's taps: ``place`` is that of the first tap of the first output, in the arena.
 
     ``offsets`` are those of the taps of one channel; ``plane`` leads to the next channel; a step down or to the right
     in the output is ``row`` bytes or ``step`` positions in the input. For single images there may be copies of each
     channel, shifted by ``phases``, of ``phase_bytes`` each, with ``reach`` positions more than the output. If they are
-    not too large, each thread has its own, of ``own`` bytes.
+    not too large, each thread has its own copies, of ``own`` bytes.
     """
 
     place: int
@@ -51,7 +51,7 @@ def taps(site: Site[Convolution]) -> Taps:
 
 
 def in_place(o: Convolution, output: tuple[int, int]) -> bool:
-    """Say whether the inputs of neighbouring outputs are neighbours in a map without a border, as vectors need them."""
+    """Return whether the inputs of neighbouring outputs are neighbours in a map without border, as vectors require."""
     return o.padding == (0, 0) and ((o.stride == (1, 1) and o.kernel[1] == 1) or output == (1, 1))
 
 
@@ -64,9 +64,9 @@ def phase_count(o: Convolution, width: int) -> int:
 def _shifted(site: Site[Convolution], down: Integers, right: Integers) -> Taps:
     """Return taps in copies of the input, one for each column of taps (and phase of the stride in y).
 
-    In such a copy the inputs of neighbouring outputs are neighbours, whatever stride and padding are; a row of taps
-    further down begins a row later. Rows that are much shorter than a cache line would begin anywhere in one: there
-    every tap has a copy of its own. What lies outside of the map is zero.
+    In such a copy the inputs of neighbouring outputs are neighbours, for any stride and padding; the next row of taps
+    begins one row later. Rows that are much shorter than a cache line would be unaligned, so every tap has its own copy
+    there. Positions outside the map are zero.
     """
     o, y = site.operation, site.target.geometry
     first = down if y.width <= SHORT_ROW else down % o.stride[0]
@@ -83,7 +83,7 @@ def _shifted(site: Site[Convolution], down: Integers, right: Integers) -> Taps:
 
 
 def scratch(site: Site[Convolution]) -> Scratch | None:
-    """Return what memory the copies need; equal convolutions share it, so that what is zero in it stays zero."""
+    """Return the memory that the copies need; only equal convolutions share it, so its zeros stay zero."""
     found = taps(site)
     if not len(found.phases):
         return None
@@ -106,9 +106,9 @@ def copies(site: Site[Convolution], taps: Taps, spans: Integers) -> list[Step]:
 
 
 def _whole_planes(site: Site[Convolution], taps: Taps, spans: Integers) -> Step:
-    """Return the copies of maps whose rows are as long as those of the output: a shift of everything.
+    """Return the copies of maps whose rows are as long as those of the output, as shifts of whole planes.
 
-    Masks say which positions are copied, the others becoming zero.
+    Masks determine which positions are copied; the others become zero.
     """
     x = site.sources[0]
     g = x.geometry
@@ -129,9 +129,9 @@ def _whole_planes(site: Site[Convolution], taps: Taps, spans: Integers) -> Step:
 
 
 def _masks(site: Site[Convolution], taps: Taps, down: Integers, right: Integers) -> NDArray[np.uint8]:
-    """Return, for each copy, which of its positions lie inside of the map that is shifted ``down`` and ``right``.
+    """Return, for each copy, which of its positions lie inside the map, shifted ``down`` and ``right``.
 
-    A few copies at a time: as truths, all positions of all copies would take sixteen times as much memory.
+    Only a few copies are handled at a time: booleans for all of them would take sixteen times as much memory.
     """
     x, y, lanes = site.sources[0].geometry, site.target.geometry, site.machine.lanes
     lines, columns = np.arange(y.height + taps.reach // y.width), np.arange(y.width)
@@ -148,7 +148,7 @@ def _masks(site: Site[Convolution], taps: Taps, down: Integers, right: Integers)
 
 
 def _single_rows(site: Site[Convolution], taps: Taps) -> list[Step]:
-    """Return the copies row by row, with a stride; those whose rows have the same length are made by one step."""
+    """Return the copies row by row, with a stride; copies whose rows have the same length are made in one step."""
     o, source, y = site.operation, site.sources[0], site.target.geometry
     x = source.geometry
     phase, move = taps.phases.T

@@ -16,14 +16,14 @@ from rvsm.runtime.schedule.taps import Taps
 from rvsm.runtime.schedule.weightless import mask_bits
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
-SHORTEST_PASS = 8  # records of a channel: a shorter pass costs more than it saves
-FAR = 3 << 20  # bytes of a map that does not stay in the second-level caches; blocks, which compute faster, feel half
+SHORTEST_PASS = 8  # records of a channel; a shorter pass costs more than it saves
+FAR = 3 << 20  # bytes of a map that exceeds the second-level caches; half for blocks, which compute faster
 
 Band = tuple[int, int, int]
 
 
 class Tiling(NamedTuple):
-    """Tiles of one kind: the kernel, and a table with an entry of bytes for each tile."""
+    """Tiles of one kind: the kernel, and a table with an entry for each tile."""
 
     kernel: Kernel
     table: NDArray[np.uint8]
@@ -36,7 +36,7 @@ def tilings(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
 
 
 def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
-    """Cut the output into tiles of rows × columns; the remainder at the right and below gets smaller tiles."""
+    """Cut the output into tiles of rows × columns; the remainder at the right and at the bottom gets smaller tiles."""
     source, g, o = site.sources[0], site.target.geometry, site.operation
     gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
     large = source.channels * source.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
@@ -59,7 +59,7 @@ def bands(machine: Machine, size: tuple[int, int], block: int) -> tuple[list[Ban
 
 
 def _tile(height: int, width: int, limit: int) -> tuple[int, int]:
-    """Return rows and columns of a tile of at most ``limit`` positions; exact ones, and then square ones, are best."""
+    """Return rows and columns of a tile of at most ``limit`` positions; exact fits are preferred, then square tiles."""
 
     def cost(tile: tuple[int, int]) -> tuple[float, float]:
         rows, columns = tile
@@ -76,7 +76,7 @@ def _bands(size: int, part: int) -> list[Band]:
 
 
 def _positions(site: Site[Convolution], block: int) -> Tiling:
-    """Cut the positions of the output, row after row, into vectors; a mask keeps what lies beyond the last as it is."""
+    """Cut the positions of the output, row after row, into vectors; a mask protects positions beyond the last one."""
     g = site.target.geometry
     length = g.height * g.width
     limit = {1: 12, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
@@ -99,7 +99,7 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
 def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float:
     """Return about how many cycles a record takes over the whole map, for a tile of ``size`` lanes × vectors.
 
-    A vector that crosses a cache line is loaded in two pieces; rows that are no multiple of a vector make that happen.
+    A vector that crosses a cache line is loaded in two parts; this happens if rows are not multiples of a vector.
     Two vectors of 64 bytes can be loaded in a cycle, or up to three smaller ones.
     """
     lanes, columns = size
@@ -110,7 +110,7 @@ def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float
 
 
 def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, weights: Floats, dense: bool) -> int:
-    """Return in how many parts the input channels are taken, so that a tile's input stays in the first-level cache."""
+    """Return the number of passes over the input channels for which a tile's input fits the first-level cache."""
     o, g = site.operation, site.sources[0].geometry
     if g.unit == 1:
         span = max(1, len(taps.phases)) * (kernel.columns * kernel.lanes + taps.reach)
@@ -118,11 +118,11 @@ def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, weights: Floats,
         sizes = (kernel.rows, kernel.columns)
         span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))
     inputs = weights.shape[1]
-    wanted = -(-inputs * span * g.unit * 4 // (CACHE * kernel.block))  # a block loads each vector once for all
+    wanted = -(-inputs * span * g.unit * 4 // (CACHE * kernel.block))  # a block loads each vector once for all channels
     records = weights[0].size if dense else np.count_nonzero(weights) / len(weights)
     return int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
 
 
 def fused(activation: Activation) -> Activation:
-    """Return the activation that is compiled in; none at all is a clamp without ends."""
+    """Return the activation that is compiled in; no activation is a clamp without ends."""
     return Activation("clamp", -inf, inf) if activation.name == "none" else activation

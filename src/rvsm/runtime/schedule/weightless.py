@@ -16,14 +16,14 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameter
 
 
 def border(machine: Machine, images: int, index: int, buffer: Buffer, *, last: bool, entering: bool) -> Step:
-    """Return the step that brings an input into the arena, or an output out of it, with its channels ``last``."""
+    """Return the step that copies an input into the arena or an output out of it; with ``last``, channels come last."""
     operands = {**_rows(buffer), "index": index, "place": buffer.at(), "width": buffer.geometry.width}
     kind = copies.Enter if entering else copies.Leave
     return Step(kind(machine.lanes, images, last), operands, meet=entering)
 
 
 def _rows(buffer: Buffer) -> Operands:
-    """Return the operands of a kernel that walks through the rows of a map, float by float."""
+    """Return the operands of a kernel that processes the rows of a map, float by float."""
     g = buffer.geometry
     return {"channels": buffer.channels, "height": g.height, "width": g.width * g.unit, "row": g.row, "plane": g.plane}
 
@@ -57,8 +57,8 @@ def copy_operands(
 
 
 def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return, for rows of as many truths as there are lanes, two bytes each, the first lane in the lowest bit."""
-    whole = inside.shape[1] % 8 == 0  # all at once, which is much faster
+    """Return rows of booleans, one for each lane, as two bytes each, with the first lane in the lowest bit."""
+    whole = inside.shape[1] % 8 == 0  # then all rows at once, which is much faster
     bits = np.packbits(inside, axis=None if whole else 1, bitorder="little").reshape(len(inside), -1)
     result = np.zeros((len(inside), 2), dtype=np.uint8)
     result[:, : bits.shape[1]] = bits
@@ -94,7 +94,7 @@ def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
         "channels": x.channels,
         "x_plane": g.plane,
         "y_plane": h.plane,
-        # An empty window, which counts nothing, must not be divided by nothing.
+        # An empty window must not be divided by zero.
         "lines": np.stack([g.down(top), h.down(np.arange(h.height)), tall, np.maximum(1, across)], axis=1),
         "height": h.height,
         "columns": np.stack([g.right(left), h.right(np.arange(h.width)), wide, np.maximum(1, along)], axis=1),
@@ -108,7 +108,7 @@ def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
 
 def _concatenate(site: Site[Concatenation]) -> list[Step]:
     g = site.target.geometry
-    table = np.array([(g.at(0, 0), g.at(0, 0))], dtype=np.int64)  # a plane as one row: the borders within are zero
+    table = np.array([(g.at(0, 0), g.at(0, 0))], dtype=np.int64)  # a plane as one row; the borders inside are zero
     width = g.unit * ((g.height - 1) * g.pitch + g.width)
     steps, target = [], site.target.place
     for part in site.sources:
@@ -123,7 +123,7 @@ def _concatenate(site: Site[Concatenation]) -> list[Step]:
 
 
 def _flatten(site: Site[Flattening]) -> list[Step]:
-    """Return the step that lays channels, rows and columns one after the other; targets are planes of one position."""
+    """Return the step that copies all channels, rows and columns into planes of one position."""
     x, y = site.sources[0], site.target
     g, plane = x.geometry, y.geometry.plane
     line, column = (axis.reshape(-1) for axis in np.mgrid[0 : g.height, 0 : g.width])
@@ -142,7 +142,7 @@ def _softmax(site: Site[Softmax]) -> list[Step]:
 
 
 def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
-    """Return the cost of a pooling: single images go one number at a time, and take as long as vectors of images."""
+    """Return the cost of a pooling: single images are computed number by number, as slowly as vectors of images."""
     o, shape, sizes = extent.operation, extent.shape, extent.sources[0][1:]
     if isinstance(o, Pooling):
         reach = [min(o.kernel[k], sizes[k]) * shape[1 + k] for k in range(2)]
@@ -152,7 +152,7 @@ def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
 
 
 def _cost_of_softmax(extent: Extent[Softmax]) -> Cost:
-    """Return the cost of three walks over the channels, one of them with exponentials; each row begins a vector."""
+    """Return the cost of three passes over the channels, one with exponentials; each row begins a new vector."""
     channels, height, width = extent.shape
     vectors = channels * height * (width if extent.unit > 1 else -(-width // extent.machine.lanes))
     return Cost(OBJECTS, 0, 20 * NANOSECOND * vectors)

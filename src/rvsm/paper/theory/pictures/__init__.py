@@ -16,4 +16,4 @@ PICTURES: dict[str, list[Callable[[bool], Figure]]] = {
     "Outside the hypotheses": [beta_and_start, threshold, opposite],
     "Beyond the paper": [finite_samples, batches, second_layer],
 }
-"""What to draw, by the section of the page that it belongs to; each picture takes whether it is to be quick."""
+"""The pictures of each section of the page; the argument of a picture is whether to draw a quick version."""

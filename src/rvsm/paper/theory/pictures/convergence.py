@@ -17,7 +17,7 @@ from rvsm.paper.theory.trajectory import Setting, Trajectory
 
 LABELS = {"l1": "ℓ1", "tl1": "Tℓ1", "l0": "ℓ0"}
 STYLES = {"l1": "-", "tl1": "--", "l0": ":"}
-"""Line styles, for curves that lie on each other."""
+"""Line styles, for curves that overlap."""
 
 _D, _K, _DELTA = 10, 4, 1.0
 _OUTPUT_LABELS = {"u": "RVSM, u", "masked": "RVSM, w on the support of u", "admm": "ADMM, u"}
@@ -28,7 +28,7 @@ def descent(quick: bool = False) -> Figure:
     """Draw Lagrangian and angle against time."""
     path, _ = _run([beta_bound(k=_K, delta=_DELTA)], seeds=1, steps=100 if quick else 400, every=1)
     above = path.lagrangian[..., 0] - path.lagrangian[-1, :, 0]
-    # What is left below this is rounding, and would be drawn as noise.
+    # Smaller values are rounding errors and would be drawn as noise.
     shown = torch.where(above > 1e-14, above, torch.nan)
     last = int((above > 1e-14).any(dim=1).nonzero().max()) + 1
 
@@ -84,7 +84,7 @@ def rate(quick: bool = False) -> Figure:
 
 
 def error_against_beta(quick: bool = False) -> Figure:
-    """Draw the distance of the limit from the truth, its radial and angular part and its bound, against β."""
+    """Draw the distance of the limit from the truth, its radial and angular parts and its bound, against β."""
     seeds, count, ratio = (6, 5, 4.0) if quick else (20, 9, 2.0)
     betas = [beta_bound(k=_K, delta=_DELTA) * ratio**-j for j in range(count)]
     path, truth = _run(betas, seeds=seeds, steps=1500, every=1500, tolerance=1e-13)
@@ -119,7 +119,7 @@ def error_against_beta(quick: bool = False) -> Figure:
 def _run(
     betas: list[float], *, seeds: int, steps: int, every: int, tolerance: float = 0.0
 ) -> tuple[Trajectory, Tensor]:
-    """Run each penalty with each β at the threshold 0.3/√d, from the angle π − δ; return also the truths."""
+    """Run each penalty with each β at the threshold 0.3/√d, from the angle π − δ; also return the truths."""
     generator = torch.Generator().manual_seed(1)
     truth = torch.randn(seeds, _D, generator=generator, dtype=torch.float64)
     truth[:, _D // 2 :] = 0
@@ -133,7 +133,7 @@ def _run(
 
 
 def sparsity_against_error(quick: bool = False) -> Figure:
-    """Draw the error against the zeros, one point for each λ, and one λ marked on all curves."""
+    """Draw the error against the zeros, with one point for each λ, and mark one λ on all curves."""
     shares = [0.03 * 1.8**j for j in range(6)] if quick else [0.03 * 1.35**j for j in range(12)]
     seeds = 12 if quick else 40
     study = sparsity_study(shares, seeds=seeds, steps=200 if quick else 300)

@@ -1,4 +1,4 @@
-"""Pictures of what changes with data instead of expectations, and with a second layer."""
+"""Pictures of the effects of data instead of expectations, and of a second layer."""
 
 import torch
 from matplotlib.figure import Figure as Canvas

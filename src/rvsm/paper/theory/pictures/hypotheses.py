@@ -1,4 +1,4 @@
-"""Pictures of what happens outside the hypotheses."""
+"""Pictures of runs outside the hypotheses."""
 
 from math import pi
 
@@ -47,7 +47,7 @@ def beta_and_start(quick: bool = False) -> Figure:
 
 
 def _edges(middles: Tensor) -> Tensor:
-    """Return the edges of cells from their middles, which are evenly spaced."""
+    """Return the edges of cells from their centres, which are evenly spaced."""
     half = (middles[1] - middles[0]) / 2
     return torch.cat([middles - half, middles[-1:] + half])
 

@@ -21,7 +21,7 @@ _K, _WEAK = 4, 0.066
 def phase_portrait(quick: bool = False) -> Figure:
     """Draw the flow of RVSM ℓ0 for d = 2, with the saddle, both orders' paths and the 2-cycle.
 
-    It takes a second, so it is the same if it is to be quick.
+    It takes a second, so the quick version is the same.
     """
     penalty = L0(lam=0.36 * _WEAK)
     truth = torch.tensor([cos(1.2), sin(1.2)], dtype=torch.float64)
@@ -55,7 +55,7 @@ def phase_portrait(quick: bool = False) -> Figure:
         near.spines[["top", "right"]].set_visible(True)
         plane.indicate_inset_zoom(near, edgecolor=mpl.rcParams["text.color"])
         last = torch.arange(361, 401)
-        rest = proof[-1, 1].expand(40)  # the proof's order has stopped before: its gradient is exactly zero
+        rest = proof[-1, 1].expand(40)  # the proof's order has already stopped: its gradient is exactly zero
         cycle.plot(last, rest, "o-", color=PALETTE[0], markersize=3, label="proof's order")
         cycle.plot(last, printed[361:, 1], "s-", color=PALETTE[1], markersize=3, linewidth=1, label="printed order")
         cycle.axhline(t, color=PALETTE[5], linestyle="--", linewidth=1, label="threshold √(2λ/β)")
@@ -77,7 +77,7 @@ def phase_portrait(quick: bool = False) -> Figure:
 def two_paths(quick: bool = False) -> Figure:
     """Draw w and u of both methods for d = 2, over the level lines of f + λ‖·‖₁, or of f for ℓ0.
 
-    It takes two seconds, so it is the same if it is to be quick.
+    It takes two seconds, so the quick version is the same.
     """
     high = float(curvature(_K))
     truth = torch.tensor([cos(0.5), sin(0.5)], dtype=torch.float64)
@@ -141,9 +141,9 @@ def _draw_path(axes: Axes, path: Trajectory, colour: str, label: str) -> None:
 
 
 def _critical_points(penalty: Penalty, truth: Tensor) -> Tensor:
-    """Return the minimisers that f + λP has on each support: of ℓ1 by proximal gradient, of ℓ0 in closed form."""
+    """Return the minimisers of f + λP on each support: for ℓ1 by proximal gradient, for ℓ0 in closed form."""
     if isinstance(penalty, L0):
-        # Along a unit vector e f is a parabola, least at (⟨∇f(e), −e⟩ + L⁺)/L⁺.
+        # Along a unit vector e, f is a parabola with its minimum at (⟨∇f(e), −e⟩ + L⁺)/L⁺.
         axes = torch.cat([torch.eye(2), -torch.eye(2)]).double()
         down = -(gradient(axes, truth, k=_K) * axes).sum(dim=-1, keepdim=True)
         return torch.cat([truth.unsqueeze(0), (1 + down / curvature(_K)) * axes])

@@ -104,7 +104,7 @@ PARTS: dict[str, dict[str, tuple[Statement, Outcome]]] = {
 """The parts of the page, in the order of the paper; the last part is not the paper's.
 
 A statement has its function and its recorded verdict, which no function reads. The correction of a statement that does
-not simply hold must pass. A difference means that the core, the laboratory or the mathematics has changed.
+not hold as printed must pass. A difference means that the core, the laboratory or the mathematics has changed.
 """
 
 STATEMENTS = {key: statement for part in PARTS.values() for key, (statement, _) in part.items()}

@@ -1,4 +1,4 @@
-"""Section 3.3: RVSM beside ADMM, and its two outputs beside each other."""
+"""Section 3.3: RVSM compared with ADMM, and its two outputs compared with each other."""
 
 import torch
 
@@ -28,14 +28,14 @@ def multiplier(sweep: Sweep) -> Verdict:
     return Verdict(
         where="Section 3.3",
         claim="the Lagrange multiplier tends to reduce the sparsity of the limit of uᵗ",
-        printed=check(fewer, tolerance=-0.1),  # a tenth of a zero at least: no difference must not pass
+        printed=check(fewer, tolerance=-0.1),  # at least a tenth of a zero, so that equality does not pass
         evidence=f"d = 20, k = 4, {_size(sweep)['seeds']} truths, equal λ and β, mean zeros of u in RVSM/ADMM/exact"
         f" ADMM: {shown}",
     )
 
 
 def gap(sweep: Sweep) -> Verdict:
-    """Measure ‖w̄ − ū‖ at the limits of ℓ1, and the same in ADMM."""
+    """Measure ‖w̄ − ū‖ at the limits of ℓ1, for RVSM and for ADMM."""
     open_by = column(sweep.proof, "gap", "l1") / column(sweep.proof, "mu", "l1")
     closed, _ = sweep.once(compared, "admm", **_size(sweep))
     left = size(closed.w[-1, 0] - closed.u[-1, 0]).max()

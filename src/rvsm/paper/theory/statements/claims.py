@@ -1,4 +1,4 @@
-"""What the text claims of β, of starts and limits, and of the penalties beside each other."""
+"""The paper's claims about β, about starts and limits, and about the penalties compared with each other."""
 
 from itertools import product
 from math import pi, sin, sqrt
@@ -19,7 +19,7 @@ from rvsm.paper.theory.verdict import Verdict, check
 
 
 def beta_essential(sweep: Sweep) -> Verdict:
-    """Run with β far above its bound, and find what then fails: descent, angle, error."""
+    """Run with β far above its bound, and find which properties then fail: descent, angle, error."""
     path, truth = sweep.once(beta_far_too_large, seeds=16 if sweep.quick else 64)
     rise = path.lagrangian.diff(dim=0).amax()
     turn = first_turn(2.1)
@@ -78,7 +78,7 @@ def high_probability(sweep: Sweep) -> Verdict:
         learned = (path.theta[-1] < delta).double().mean()
         outside = path.theta[0] > pi - delta
         worse.append((path.theta[-1][~outside] < delta).double().mean() - 1)
-        # Three standard deviations for what chance gives to starts inside the cone.
+        # Three standard deviations of the random fraction of starts inside the cone.
         slack.append(learned - inside + 3 * sqrt(inside * (1 - inside) / seeds))
         shown.append(f"d = {d}, δ = {delta:g}: {100 * learned:.1f} % (promised {100 * inside:.1f} %)")
     return Verdict(
@@ -143,7 +143,7 @@ def penalty_order(sweep: Sweep) -> Verdict:
 
 
 def only_the_threshold(sweep: Sweep) -> Verdict:
-    """Run the three penalties at one threshold, and compare what they give."""
+    """Run the three penalties at one threshold, and compare the results."""
     d, k, t = 10, K, 0.3 / sqrt(10)
     generator = torch.Generator().manual_seed(18)
     seeds = 12 if sweep.quick else 60
@@ -180,7 +180,7 @@ def only_the_threshold(sweep: Sweep) -> Verdict:
 
 
 def _from_anywhere(d: int, delta: float, seeds: int) -> tuple[Trajectory, float]:
-    """Run ℓ1 from random directions; return also the fraction of the sphere with θ ≤ π − δ."""
+    """Run ℓ1 from random directions; also return the fraction of the sphere with θ ≤ π − δ."""
     generator = torch.Generator().manual_seed(17)
     truth = unit(torch.randn(seeds, d, generator=generator, dtype=torch.float64))
     start = unit(torch.randn(seeds, d, generator=generator, dtype=torch.float64))

@@ -15,7 +15,7 @@ from rvsm.penalties import L1
 
 
 def cone(sweep: Sweep) -> Verdict:
-    """Look for an angle beyond π − δ in the sweep, and for a coefficient of w⁰ that is not positive."""
+    """Search the sweep for an angle beyond π − δ, and for a coefficient of w⁰ that is not positive."""
     runs, far = sweep.proof, sweep.long_starts
     over, long = beyond_cone(runs), beyond_cone(far, "l1")
     coefficient = []
@@ -34,12 +34,12 @@ def cone(sweep: Sweep) -> Verdict:
 
 
 def beyond_cone(runs: tuple[Runs, ...], *names: str) -> Tensor:
-    """Return by how much θ exceeds π − δ on the way; of some penalties, or of all."""
+    """Return by how much θ exceeds π − δ during the runs of some penalties, or of all."""
     return column(runs, "angle_max", *names) - (pi - column(runs, "delta", *names))
 
 
 def norm_of_u(sweep: Sweep) -> Verdict:
-    """Start longer than w* with ℓ1; then check what the proof needs of u instead, on all starts of the sweep."""
+    """Start with ℓ1 and ‖w⁰‖ > ‖w*‖; then check what the proof actually needs of u, on all starts of the sweep."""
     start, mu = torch.tensor([2.4, 1.8], dtype=torch.float64), 0.5 / sqrt(2)
     long = float(L1(lam=mu).prox(start, 1.0).norm())
     need, least, longest = [], [], 0.0

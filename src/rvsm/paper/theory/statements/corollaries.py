@@ -27,7 +27,7 @@ def identity(sweep: Sweep) -> Verdict:
 
 
 def cap(sweep: Sweep) -> Verdict:
-    """Compare C with its printed cap, with that cap where it is one, and with 0, cos θ̄/r*(θ̄) and 1."""
+    """Compare C with its printed cap, with that cap where it is positive, and with 0, cos θ̄/r*(θ̄) and 1."""
     runs = tuple(part for part in sweep.proof if part.only("l1").any())
     printed, capped, always, c = [], [], [], []
     for part in runs:
@@ -82,7 +82,7 @@ def shrinkage(sweep: Sweep) -> Verdict:
 
 
 def other_penalties(sweep: Sweep) -> Verdict:
-    """Check all of Corollary 1.2 on ℓ0 and Tℓ1 in the proof's order; its monotone angle apart."""
+    """Check Corollary 1.2 on ℓ0 and Tℓ1 in the proof's order; its monotone angle is checked separately."""
     names, runs = ("l0", "tl1"), sweep.proof
     residual, _ = _identity(sweep, *names)
     turn = column(runs, "angle_rise", *names)
@@ -138,7 +138,7 @@ def other_penalties_printed(sweep: Sweep) -> Verdict:
 
 
 def _constant(part: Runs) -> Tensor:
-    """Return C = π·C₁/(k(π−θ)), C₁ being the coefficient of w in k²∇f."""
+    """Return C = π·C₁/(k(π−θ)), where C₁ is the coefficient of w in k²∇f."""
     a, b = coefficients(part.k)
     inner = a - (part.k / pi * part.theta.sin() + b) / part.norm
     return pi * inner / (part.k * (pi - part.theta))

@@ -13,11 +13,11 @@ from rvsm.paper.theory.verdict import Verdict, check
 from rvsm.penalties import TransformedL1
 
 ROUNDING = 1e-13
-"""How much a Lagrangian of order 1 may rise by rounding."""
+"""The possible rise of a Lagrangian of order 1 from rounding."""
 
 
 def descent(sweep: Sweep) -> Verdict:
-    """Look for a rise of the Lagrangian in the sweep, whose step 1/(β+L⁺) is the largest of the lemma's."""
+    """Search the sweep for a rise of the Lagrangian; its step 1/(β+L⁺) is the largest that the lemma allows."""
     rise = column(sweep.proof, "lagrangian_rise")
     return Verdict(
         where="Lemma 6, proof's order",
@@ -28,7 +28,7 @@ def descent(sweep: Sweep) -> Verdict:
 
 
 def descent_amount(sweep: Sweep) -> Verdict:
-    """Compare the fall of the Lagrangian in every step of the sweep with what the proof promises."""
+    """Compare the decrease of the Lagrangian in every step of the sweep with the bound of the proof."""
     excess = column(sweep.proof, "descent")
     return Verdict(
         where="Proof of Lemma 6, display",
@@ -76,7 +76,7 @@ def descent_printed_l1(sweep: Sweep) -> Verdict:
 
 
 def descent_printed_l0(sweep: Sweep) -> Verdict:
-    """Run counterexample 1 with ℓ0, and its like with Tℓ1; count the rises in the printed sweep."""
+    """Run counterexample 1 with ℓ0, and a similar one with Tℓ1; count the rises in the printed sweep."""
     cases = {
         "l0": sweep.once(two_cycle, steps=600),
         "tl1": two_cycle(TransformedL1(lam=0.39 * 0.066, a=0.1), truth_angle=1.43, steps=600),
@@ -103,7 +103,7 @@ def descent_printed_l0(sweep: Sweep) -> Verdict:
 def _rise_at(factor: float, sweep: Sweep) -> Tensor:
     """Return the largest rise of ℒ in each of some runs with the step factor/(β+L⁺)."""
     generator = torch.Generator().manual_seed(5)
-    # The larger μ empties u, where the curvature is β + L⁺ exactly.
+    # The larger μ empties u, so that the curvature is exactly β + L⁺.
     each = product(PENALTIES, (2, 4, 12), (0.1, 2.0))
     settings = [standard(name, k=k, beta=0.25 / k, mu=mu, step=factor) for name, k, mu in each]
     truth = truths(8 if sweep.quick else 40, 4, generator)

@@ -39,7 +39,7 @@ def lipschitz_iterates(sweep: Sweep) -> Verdict:
 
 
 def quadratic_bound(sweep: Sweep) -> Verdict:
-    """Compare f along all runs with its quadratic bound, for the smallest L that can do."""
+    """Compare f along all runs with its quadratic bound, for the smallest possible L."""
     excess = column(sweep.proof, "quadratic")
     return Verdict(
         where="Display after Lemma 2",
@@ -51,7 +51,7 @@ def quadratic_bound(sweep: Sweep) -> Verdict:
 
 
 def triangle(sweep: Sweep) -> Verdict:
-    """Turn a point C about the axis of w* into the half-plane of A, which gives B; compare the edges of A, B, C."""
+    """Rotate a point C about the axis of w* into the half-plane of A, which gives B; compare the sides of ABC."""
     generator = torch.Generator().manual_seed(16)
     count, ratios = 2000 if sweep.quick else 40_000, []
     for d in (3, 10):
@@ -76,7 +76,7 @@ def triangle(sweep: Sweep) -> Verdict:
 
 
 def lipschitz_coplanar(sweep: Sweep) -> Verdict:
-    """Sample pairs in the half-plane, near and far from each other."""
+    """Sample pairs in the half-plane, close together and far apart."""
     ratio, bound, sharp = _lipschitz_pairs(2, 4000 if sweep.quick else 60_000, half_plane=True)
     return Verdict(
         where="Lemma 4",
@@ -136,7 +136,7 @@ def closed_strip(sweep: Sweep) -> Verdict:
     return Verdict(
         where="Lemma 5",
         claim="for k ≥ 1, ‖wᵗ‖ ∈ [‖w*‖−M_k, ‖w*‖+M_k] for all t ≥ T, with M_k < ‖w*‖ and M_k → 0 as k → ∞",
-        # An M_k below ‖w*‖ leaves a norm, and M_k → 0 a smaller strip for more patches.
+        # M_k < ‖w*‖ means a positive norm, and M_k → 0 a smaller strip for more patches.
         printed=check(one.norm[-1] - 1e-3) & check(fixed[0] / 2 - fixed[-1]),
         evidence=f"k = 1 from −w*: the norm falls to {float(one.norm[-1]):.0e} in 60 steps; k = 2 from θ = π−0.3: .9 →"
         f" {float(sinking.norm[1]):.2f} → {float(sinking.norm[2]):.2f}, though below ‖w*‖; u = 0, k = 16, 256, 4096:"
@@ -154,7 +154,7 @@ def closed_strip(sweep: Sweep) -> Verdict:
 
 
 def norm_inside(sweep: Sweep) -> Verdict:
-    """Watch ‖w‖ in the steps that start below ‖w*‖, and in those that start below the corrected floor."""
+    """Measure ‖w‖ in the steps that start below ‖w*‖, and in those that start below the corrected floor."""
     path = _sinking()
     inside, below = column(sweep.proof, "fall_inside"), column(sweep.proof, "fall_below_floor")
     some, started = inside[inside > -torch.inf], below[below > -torch.inf]
@@ -176,7 +176,7 @@ def norm_inside(sweep: Sweep) -> Verdict:
 
 
 def norm_outside(sweep: Sweep) -> Verdict:
-    """Watch ‖w‖ in the steps that start above ‖w*‖."""
+    """Measure ‖w‖ in the steps that start above ‖w*‖."""
     rise = column(sweep.proof, "rise_outside")
     started = rise[rise > -torch.inf]
     return Verdict(

@@ -14,7 +14,7 @@ _TRUTH = torch.tensor([0.36, 0.48, 0.8], dtype=torch.float64)
 
 
 def differentiable(sweep: Sweep) -> Verdict:
-    """Follow f from points everywhere but 0, the axis included, against its tangent plane; then leave 0 both ways."""
+    """Compare f with its tangent plane at points other than 0, including the axis; then compare the slopes at 0."""
     generator = torch.Generator().manual_seed(15)
     count = 300 if sweep.quick else 3000
     theta = torch.rand(count, generator=generator, dtype=torch.float64) * pi
@@ -29,11 +29,11 @@ def differentiable(sweep: Sweep) -> Verdict:
         for share in (1e-1, 1e-2, 1e-3):
             step = share * norm
             change = net.loss(w + step.unsqueeze(-1) * around, _TRUTH, k=k) - net.loss(w, _TRUTH, k=k)
-            # Differentiable: what the tangent plane leaves over is of the second order of the step.
+            # Differentiable: the deviation from the tangent plane is of second order in the step.
             rounding = 1e-15 * (1 + norm.square())
             rest.append(((change - step * slope).abs() - rounding) / (step.square() * (curved + 1 / norm)))
         ahead, behind = (net.loss(sign * 1e-6 * around, _TRUTH, k=k) for sign in (1, -1))
-        # If f were differentiable at 0, the slopes ahead and behind would cancel in every direction.
+        # If f were differentiable at 0, opposite slopes would cancel in every direction.
         kink.append(((ahead + behind - 2 * net.loss(0 * _TRUTH, _TRUTH, k=k)) / 1e-6).abs().max())
     remainder, corner = torch.cat(rest).max(), torch.stack(kink).min()
     return Verdict(
@@ -65,7 +65,7 @@ def gradient(sweep: Sweep) -> Verdict:
 
 
 def critical_points(sweep: Sweep) -> Verdict:
-    """Look at f and ∇f around the three points; then exclude all others, off the axis of w* and on it."""
+    """Evaluate f and ∇f around the three points; then exclude all others, off the axis of w* and on it."""
     slack, flat, degenerate, patches = [], 0.0, 0.0, (2, 3, 4, 12, 64)
     around = net.unit(torch.randn(512, 3, generator=torch.Generator().manual_seed(6), dtype=torch.float64))
     for k in patches:
@@ -75,7 +75,7 @@ def critical_points(sweep: Sweep) -> Verdict:
         flat = max(flat, float(net.gradient(both, _TRUTH, k=k).norm(dim=-1).max()))
         curved = net.hessian_eigenvalues(both, _TRUTH, k=k)
         degenerate = max(degenerate, float(curved[1, 1:].abs().max()))
-        # Near 0 and in every direction f falls at a positive rate; at w* it rises; at the saddle it does both.
+        # From 0, f falls in every direction at a positive rate; from w* it rises; from the saddle it does both.
         slack.append((net.loss(0 * _TRUTH, _TRUTH, k=k) - net.loss(1e-4 * around, _TRUTH, k=k)).min())
         slack.append(curved[0].min())
         saddle = net.loss(points.saddle + 0.1 * around, _TRUTH, k=k) - net.loss(points.saddle, _TRUTH, k=k)
@@ -100,7 +100,7 @@ def critical_points(sweep: Sweep) -> Verdict:
 
 
 def critical_points_of_one_patch(sweep: Sweep) -> Verdict:
-    """Look at the network with one patch, where 0 is neither a maximum nor smooth."""
+    """Evaluate the network with one patch, where f has no maximum at 0 and is not smooth there."""
     up = float(net.loss(-1e-3 * _TRUTH, _TRUTH, k=1) - net.loss(0 * _TRUTH, _TRUTH, k=1))
     down = float(net.loss(0 * _TRUTH, _TRUTH, k=1) - net.loss(1e-3 * _TRUTH, _TRUTH, k=1))
     across, gap = _off_axis((1,))
@@ -118,9 +118,9 @@ def critical_points_of_one_patch(sweep: Sweep) -> Verdict:
 
 
 def _off_axis(patches: tuple[int, ...]) -> tuple[float, float]:
-    """Return the least share of ∇f across w, as a share of sin θ·(π−θ)/π, and its largest relative gap to the formula.
+    """Return the least ratio of ∇f across w to the formula, and their largest relative difference.
 
-    The formula, (π−θ)sin θ‖w*‖/(kπ), does not depend on ‖w‖ and is positive for 0 < θ < π: a zero of ∇f is on the axis.
+    The formula, (π−θ)sin θ‖w*‖/(kπ), does not depend on ‖w‖. It is positive for 0 < θ < π: zeros of ∇f are on the axis.
     """
     theta = torch.linspace(0, pi, 183, dtype=torch.float64)[1:-1]
     across = torch.tensor([0.8, -0.6, 0.0], dtype=torch.float64)
@@ -132,13 +132,13 @@ def _off_axis(patches: tuple[int, ...]) -> tuple[float, float]:
             measured = net.size(slope - (slope * e).sum(dim=-1, keepdim=True) * e) * k
             formula = (pi - theta) * theta.sin() / pi
             least = min(least, float((measured / formula).min()))
-            # The part along w, which is removed, grows with ‖w‖ and takes its rounding error with it.
+            # The removed part along w grows with ‖w‖, and so does its rounding error.
             gap = max(gap, float(((measured - formula).abs() / (formula * (1 + norm))).max()))
     return least, gap
 
 
 def _misplaced(k: int) -> float:
-    """Return how far the zeros of ∇f on the axis are from w* and the saddle; inf if there is not one on each half."""
+    """Return how far the zeros of ∇f on the axis are from w* and the saddle; inf unless each half has exactly one."""
     ahead, behind = _roots_on_axis(k)
     if len(ahead) != 1 or len(behind) != 1:
         return float("inf")

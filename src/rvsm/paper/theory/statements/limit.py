@@ -1,4 +1,4 @@
-"""The second half of the proof of Theorem 1: what the equation of the limit says."""
+"""The second half of the proof of Theorem 1: consequences of the equation of the limit."""
 
 from math import pi, sqrt
 
@@ -13,18 +13,18 @@ from rvsm.paper.theory.sweep import Runs, Sweep, column
 from rvsm.paper.theory.verdict import Verdict, check
 
 THRESHOLD_CONDITION = "√d·t < ‖w*‖·A/(A+βk²)"
-"""What makes sure that ū is not empty; `threshold_limit` computes it."""
+"""The condition that ensures that ū is not empty; `threshold_limit` computes its bound."""
 
 
 def equilibrium(sweep: Sweep) -> Verdict:
-    """Measure the angle between c₂w* + βū and w̄, and what of ū lies outside the plane of w̄ and w*."""
+    """Measure the angle between c₂w* + βū and w̄, and the part of ū outside the plane of w̄ and w*."""
     turned, outside = [], []
     for part in sweep.proof:
         c2 = (pi - part.theta) / (part.k * pi)
         turned.append(angle(c2.unsqueeze(-1) * part.truth + part.beta.unsqueeze(-1) * part.u, part.w))
         axes, _ = torch.linalg.qr(torch.stack([part.w, part.truth], dim=-1))
         inside = axes @ (axes.mT @ part.u.unsqueeze(-1))
-        # Where w̄ and w* are almost parallel their plane is not known well, and u lies on both.
+        # If w̄ and w* are almost parallel, their plane is ill-conditioned, and u is almost parallel to both.
         known = part.theta > 1e-4
         outside.append((size(part.u - inside.squeeze(-1)) * part.beta)[known])
     gap, off = torch.cat(turned).max(), torch.cat(outside).max()
@@ -60,7 +60,7 @@ def no_attraction(sweep: Sweep) -> Verdict:
 
 
 def parallel_limit(sweep: Sweep) -> Verdict:
-    """Measure w̄ − w* where the two are parallel: for a truth of equal entries, and in the sweep."""
+    """Measure w̄ − w* if the two are parallel: for a truth of equal entries, and in the sweep."""
     path, truth = sweep.once(equal_entries, 4, k=2, beta=0.1)
     w, theta = path.w[-1, 0, 0], float(path.theta[-1])
     error = float(size(w - truth))
@@ -103,13 +103,13 @@ def sine_relation(sweep: Sweep) -> Verdict:
 
 
 def sine_gives_angle(sweep: Sweep) -> Verdict:
-    """Look for an angle that meets the inequality but not its conclusion, on a grid of δ and θ."""
+    """Search a grid of δ and θ for an angle that meets the inequality but not its conclusion."""
     count = 400 if sweep.quick else 2000
     delta = torch.linspace(0, pi, count + 2, dtype=torch.float64)[1:-1].unsqueeze(-1)
     theta = torch.linspace(0, 1, 2 * count, dtype=torch.float64) * (pi - delta)
     meets = (pi - theta) * theta.sin() < delta * delta.sin() * (1 - 1e-12)
     slack = (delta - theta)[meets]
-    # Only where the start is the larger of the two angles does the inequality have work to do.
+    # The inequality is only needed to exclude angles θ ≥ δ.
     excluded = int(((theta >= delta) & ~meets).sum())
     return Verdict(
         where="Proof of Theorem 1: “This implies θ < δ”",
@@ -152,7 +152,7 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
     return Verdict(
         where="Proof of Theorem 1, last display",
         claim="‖w̄−w*‖ = O(kβ sin γ)",
-        # For each w* but those of equal entries there is a constant; for all of them there is none.
+        # Each w* whose entries are not all equal has a constant, but no constant holds for all of them.
         printed=check(100 * promised - error),
         evidence=f"w* = (1,1,1,1)/2: γ = {gamma[0]:.0e} but the error is {error[0]:.6f} (k²λ√d/A = {predicted:.6f}),"
         f" all radial; with entries 1 ± ε before scaling, ε = .001, .01, .1, γ = {gamma[1]:.4f}, {gamma[2]:.4f},"
@@ -168,7 +168,7 @@ def error_by_gamma(sweep: Sweep) -> Verdict:
 
 
 def not_all_small(sweep: Sweep) -> Verdict:
-    """Run the case where u empties; then check the threshold below which it cannot."""
+    """Run the case in which u becomes empty; then check the threshold below which it cannot."""
     path = all_entries_below_threshold()
     w, u = path.w[-1, 0, 0], path.u[-1, 0, 0]
     mu = path.settings[0].mu
@@ -190,7 +190,7 @@ def not_all_small(sweep: Sweep) -> Verdict:
 
 
 def above_threshold(runs: tuple[Runs, ...], *names: str) -> Tensor:
-    """Return max|w̄_i| − t at the limits that meet the threshold condition; of some penalties, or of all."""
+    """Return max|w̄_i| − t at the limits that meet the threshold condition, for some penalties or for all."""
     slack = []
     for part in runs:
         met = part.threshold < threshold_limit(k=part.k, beta=part.beta, d=part.d)

@@ -1,4 +1,4 @@
-"""Section 3 of the paper: the closed form of the loss, and what the relaxation is."""
+"""Section 3 of the paper: the closed form of the loss, and the relaxation."""
 
 from math import pi
 
@@ -80,9 +80,9 @@ def thresholding(sweep: Sweep) -> Verdict:
 def moreau(sweep: Sweep) -> Verdict:
     """Compare the second step of the shipped RVSM with a gradient step on f + the Moreau envelope.
 
-    The second, because in the first the two orders agree.
+    The second step is used because the two orders agree in the first.
 
-    The envelope is minimised over a grid and differentiated numerically, so that it owes nothing to the operator.
+    The envelope is minimised over a grid and differentiated numerically, so it does not depend on the operator.
     """
     generator = torch.Generator().manual_seed(3)
     truth = torch.tensor([0.6, -0.48, 0.64, 0.0], dtype=torch.float64)
@@ -121,7 +121,7 @@ def _envelope(setting: Setting, w: Tensor) -> Tensor:
         u = low + (high - low) * points
         best = u.gather(-1, cost(u).argmin(dim=-1, keepdim=True))
         step = (high - low) / 400
-        # Zero is a candidate by itself: the neighbours of zero cost more than zero does.
+        # Zero is a separate candidate, because the values next to zero cost more than zero.
         low, high = torch.where(best > 0, (best - step).clamp_min(0), 0.0), torch.where(best > 0, best + step, 0.0)
     return cost(best).squeeze(-1)
 

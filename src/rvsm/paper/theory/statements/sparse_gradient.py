@@ -1,4 +1,4 @@
-"""Statements of ours, not of the paper: RVSM whose gradient is taken at u, α = 0, or moves there from w."""
+"""Our own statements, not the paper's: RVSM with the gradient at u, α = 0, or moving there from w."""
 
 from collections.abc import Callable, Sequence
 from functools import reduce
@@ -33,7 +33,7 @@ def limits(sweep: Sweep) -> Verdict:
 
 
 def descent(sweep: Sweep) -> Verdict:
-    """Look at f(u) + λP(u) in every step whose gradient was taken at u, and compare its fall with what is proved."""
+    """Measure f(u) + λP(u) in every step with the gradient at u, and compare its decrease with the proved bound."""
     weak, strong = _runs(sweep, "u", strong=False), _runs(sweep, "u", strong=True)
     convex = _all([*weak, *strong], "excess_convex", "l1")
     every, rise = _all([*weak, *strong], "excess"), _all(strong, "rise")
@@ -52,7 +52,7 @@ def descent(sweep: Sweep) -> Verdict:
 
 
 def rest(sweep: Sweep) -> Verdict:
-    """Count the runs that come to rest, and find a cycle where β is below L⁺."""
+    """Count the runs that come to rest, and find a cycle with β below L⁺."""
     weak, strong = _runs(sweep, "u", strong=False), _runs(sweep, "u", strong=True)
     sure = torch.cat([_all(strong, "left"), _all(weak, "left", "l1")])
     rested = int((sure <= RESTED).sum())
@@ -120,9 +120,9 @@ def beside_rvsm(sweep: Sweep) -> Verdict:
 def _paired(
     ours: Sequence[Ends], theirs: Sequence[Ends], *names: str, alike: bool = False
 ) -> Callable[[str], tuple[Tensor, Tensor]]:
-    """Return a function that returns a column of two courses of α from the same starts, of some penalties.
+    """Return a function that returns a column for two courses of α from the same starts, for some penalties.
 
-    Only limits count where neither u is empty and, if ``alike``, both have the same support.
+    It includes only limits at which neither u is empty and, with ``alike``, both have the same support.
     """
     chosen = [(a, b) for a, b in zip(ours, theirs, strict=True) if a.penalty in names]
     masks = [a.rested & a.alive & b.rested & b.alive for a, b in chosen]

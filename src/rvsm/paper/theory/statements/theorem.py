@@ -18,11 +18,11 @@ from rvsm.paper.theory.sweep import Runs, Sweep, column
 from rvsm.paper.theory.verdict import Verdict, check
 
 CONVERGED = 1e-9
-"""What counts as zero at a limit that the sweep has come within about 1e-12 of."""
+"""Values up to this count as zero at a limit; the sweep comes within about 1e-12 of its limits."""
 
 
 def lagrangian(sweep: Sweep) -> Verdict:
-    """Look for a rise in the proof's order, and for ℓ1 in the printed one."""
+    """Search for a rise of ℒ in the proof's order, and for ℓ1 in the printed one."""
     proof, printed = column(sweep.proof, "lagrangian_rise"), column(sweep.printed_l1, "lagrangian_rise")
     return Verdict(
         where="Theorem 1",
@@ -34,7 +34,7 @@ def lagrangian(sweep: Sweep) -> Verdict:
 
 
 def monotone_angle(sweep: Sweep) -> Verdict:
-    """Run counterexample 2; then check what is true of the angle on the sweep."""
+    """Run counterexample 2; then check the corrected claim about the angle on the sweep."""
     path = rising_angle()
     theta = path.theta[:, 0, 0]
     runs = sweep.proof
@@ -125,7 +125,7 @@ def limit_error(sweep: Sweep) -> Verdict:
 
 
 def _best_improvement(part: Runs) -> float:
-    """Return by how much the best u_i of a grid with 0 lowers ℒ, at all entries of some runs of each setting."""
+    """Return by how much the best u_i of a grid that includes 0 lowers ℒ, for all entries of some runs."""
     positive = torch.linspace(0, 1.5, 61, dtype=torch.float64)
     grid = torch.cat([-positive, positive]).unsqueeze(-1)
     best = float("-inf")
@@ -145,7 +145,7 @@ def error_exponents(name: str, *, quick: bool) -> Tensor:
     fitted = []
     for d, k in ((6, 2),) if quick else ((2, 4), (6, 2), (20, 4)):
         errors = limit_errors(name, betas, d=d, k=k).total
-        some = (errors > 1e-7).all(dim=0)  # ℓ0 makes no error where no entry is below its threshold
+        some = (errors > 1e-7).all(dim=0)  # ℓ0 has no error if no entry is below its threshold
         x = betas.log() - betas.log().mean()
         fitted.append((x.unsqueeze(-1) * errors[:, some].log()).sum(dim=0) / x.square().sum())
     return torch.cat(fitted)
