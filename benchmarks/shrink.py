@@ -346,7 +346,8 @@ def tables() -> str:
                 rows.append(f"| {' | '.join(cells)} |")
     rows += [
         "",
-        "| network, full width, 16 × 16 pixels, 2 threads | batch | PyTorch: dense, 2 ×, 4 × fewer (ms) | rvsm: dense, 2 ×, 4 × fewer (ms) |",
+        "| network, full width, 16 × 16 pixels, 2 threads | batch"
+        " | PyTorch: dense, 2 ×, 4 × fewer (ms) | rvsm: dense, 2 ×, 4 × fewer (ms) |",
         "| --- | --- | --- | --- |",
     ]
     for network in NETWORKS:
