@@ -111,8 +111,8 @@ def test_one_that_cannot_be_made_stops_the_others_which_can_go_on(
     lines = told.splitlines()
     assert lines[0] == "1/1 good, seed 0: started"
     assert lines[1].startswith("1/1 good, seed 0: test accuracy of u")
-    assert lines[2].startswith("    the machine or versions differ from those at the start (machine an abacus → ")
-    assert lines[3] == "    rvsm: three layers are few"
+    assert lines[2] == "    rvsm: three layers are few"
+    assert lines[3].startswith("    the machine or versions differ from those at the start (machine an abacus → ")
     assert re.fullmatch(r"    .*good-s0: continuing from step [1-9]\d* of \d+", lines[4])
     assert len(lines) == 5
 
