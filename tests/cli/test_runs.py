@@ -17,7 +17,7 @@ from PIL import Image
 from rvsm.cli import main
 from rvsm.records import Run, locked
 
-QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.8"]
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.4"]
 
 
 class TestRuns:

@@ -115,7 +115,7 @@ def test_a_line_in_the_registry_is_enough_for_callbacks(fading: type[Method], mo
 
 def test_a_line_in_the_registry_is_enough_for_the_command_line(tmp_path: Path) -> None:
     words = (
-        "train --method.name fading --method.rate 0.3 --budget.sparsity 0.8 --training.epochs 1 --model.width 4"
+        "train --method.name fading --method.rate 0.3 --budget.sparsity 0.4 --training.epochs 1 --model.width 4"
         " --method.exclude ['*.bias'] --run one"
     )
     program = (

@@ -18,7 +18,7 @@ from rvsm.records import Run
 from rvsm.train import start
 
 SMALL = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "256"]
-TARGET = ["--budget.sparsity", "0.8"]
+TARGET = ["--budget.sparsity", "0.4"]  # with more zeros filters become empty, and counting them costs a second
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,7 @@ def test_images_that_are_not_finite(small: Any, digits: Dataset) -> None:
 
 
 def test_a_run_that_diverges_sparsely_is_a_sentence_too(tmp_path: Path, digits: Dataset) -> None:
-    config = read_config(flags=["--budget.sparsity", "0.8", "--model.width", "4", "--training.epochs", "5"])
+    config = read_config(flags=["--budget.sparsity", "0.4", "--model.width", "4", "--training.epochs", "5"])
     config = replace(config, optimizer=replace(config.optimizer, options={**config.optimizer.options, "lr": 1e30}))
     with pytest.raises(DivergenceError) as error:
         start(config, tmp_path / "run", Console(file=io.StringIO()), digits)

@@ -78,7 +78,7 @@ METHOD_KEYS = {
 def test_every_optimizer_and_schedule(optimizer: str, schedule: str, train: Any) -> None:
     rate = {"sgd": "0.1", "adamw": "0.01"}[optimizer]
     flags = ["--optimizer.name", optimizer, "--optimizer.lr", rate, "--schedule.name", schedule]
-    config = read_config(flags=[*LEARNING, *flags, "--training.epochs", "5", "--budget.sparsity", "0.8"])
+    config = read_config(flags=[*LEARNING, *flags, "--training.epochs", "5", "--budget.sparsity", "0.4"])
     run = train(config)
     assert run.result()["test"]["u"]["accuracy"] > 0.8
     # The rate of an epoch's last step is that of the schedule.
@@ -114,7 +114,7 @@ def test_a_budget_of_multiplications(train: Any) -> None:
 
 
 def test_bfloat16(train: Any) -> None:
-    run = train(read_config(flags=[*LEARNING, "--training.precision", "bfloat16", "--budget.sparsity", "0.8"]))
+    run = train(read_config(flags=[*LEARNING, "--training.precision", "bfloat16", "--budget.sparsity", "0.4"]))
     assert run.about()["precision"] == "bfloat16"
     assert run.result()["test"]["u"]["accuracy"] > 0.8
     assert all(w.dtype != torch.bfloat16 for w in run.weights().values())

@@ -96,9 +96,9 @@ METHODS = {
     "paper": ["--penalty.lam", "1e-4", "--method.beta", "0.1"],
     "printed": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.order", "printed"],
     "coupled": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.decoupled", "false"],
-    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.6", "--method.interval", "3"],
+    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.4", "--method.interval", "3"],
     "proxsgd": ["--method.name", "proxsgd", "--penalty.name", "l1", "--penalty.lam", "1e-3"],
-    "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.8"],
+    "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.4"],
 }
 
 

@@ -2,7 +2,7 @@
 
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -15,6 +15,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from rvsm.example_inputs import repeated
+from rvsm.lowering.functional import make_functional
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +51,11 @@ class Captured:
         return tuple(results) if self.several else tree_unflatten(results, self.structure)
 
 
-def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
-    """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1."""
+def capture(model: nn.Module, examples: tuple[Tensor, ...], known: Container[Any] = ()) -> Captured:
+    """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1.
+
+    A graph that consists of ``known`` operations stays as it is; in others, torch.export decomposes what it can.
+    """
     several = repeated(examples, max(2, len(examples[0])))
     dynamic = tuple({0: Dim("batch")} for _ in several)
     with warnings.catch_warnings(), torch.no_grad():
@@ -64,7 +68,9 @@ def capture(model: nn.Module, examples: tuple[Tensor, ...]) -> Captured:
             except Exception:
                 reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
                 raise ValueError(f"torch.export cannot capture {type(model).__name__}: {reason}") from problem
-        return _captured(exported.run_decompositions({}), any_batch)
+        if not make_functional(exported.graph, known):
+            exported = exported.run_decompositions({})
+        return _captured(exported, any_batch)
 
 
 def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:

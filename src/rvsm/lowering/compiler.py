@@ -11,7 +11,7 @@ from rvsm.lowering.draft import Draft, Node
 from rvsm.lowering.fallback import MixedProgram, Step, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
-from rvsm.lowering.translate import value_shape
+from rvsm.lowering.translate import TRANSLATIONS, value_shape
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.schedule.layout import TooLargeError
 
@@ -40,7 +40,7 @@ def compile(
 
     """
     examples = _checked(model, example_input)
-    captured = capture(model, examples)
+    captured = capture(model, examples, TRANSLATIONS)
     try:
         return _assembled(captured, model, examples, threads)
     except TooLargeError:
@@ -89,7 +89,7 @@ def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor])
     >>> rvsm.lowering.removed_channels(model, torch.zeros(1, 3))
     (3, 6)
     """
-    parts = divide(capture(model, _checked(model, example_input)))
+    parts = divide(capture(model, _checked(model, example_input), TRANSLATIONS))
     counts = [_shrink(part) for part in parts if isinstance(part, Draft)]
     return sum(removed for removed, _ in counts), sum(total for _, total in counts)
 

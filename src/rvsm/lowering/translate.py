@@ -80,6 +80,7 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (layers.conv, [aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding]),
     (layers.linear, [aten.linear.default]),
     (layers.norm, [aten._native_batch_norm_legit_no_training.default]),
+    (layers.batch_norm, [aten.batch_norm.default]),
     (partial(pointwise.activated, activation=RELU), [aten.relu.default]),
     (partial(pointwise.clamp, low=0.0, high=6.0), [aten.relu6.default]),
     (lambda name, x, low=-1.0, high=1.0: pointwise.clamp(name, x, low, high), [aten.hardtanh.default]),

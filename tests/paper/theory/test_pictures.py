@@ -1,5 +1,7 @@
 """Every picture, drawn from its quick computation: labelled axes, and a legend for several kinds of lines."""
 
+from functools import cache
+
 import matplotlib as mpl
 import pytest
 from matplotlib.figure import Figure as Canvas
@@ -10,12 +12,19 @@ from rvsm.paper.theory.pictures.plane import phase_portrait
 ALL = [picture for pictures in PICTURES.values() for picture in pictures]
 
 
-@pytest.mark.parametrize("picture", ALL, ids=lambda picture: picture.__name__)
-def test_a_picture_can_be_read_on_its_own(picture) -> None:
+@cache
+def drawn(picture):
+    """Return a picture and its canvas, computed once for all tests."""
     figure = picture(True)
-    assert len(figure.caption) > 150
     canvas = Canvas(figsize=figure.size)
     figure.draw(canvas)
+    return figure, canvas
+
+
+@pytest.mark.parametrize("picture", ALL, ids=lambda picture: picture.__name__)
+def test_a_picture_can_be_read_on_its_own(picture) -> None:
+    figure, canvas = drawn(picture)
+    assert len(figure.caption) > 150
     plots = [axes for axes in canvas.axes if axes.get_label() != "<colorbar>"]
     assert any(axes.get_xlabel() for axes in plots)
     assert all(axes.get_xlabel() or axes.get_shared_x_axes().get_siblings(axes)[1:] for axes in plots)
@@ -35,8 +44,7 @@ def test_the_bound_is_drawn_above_the_error() -> None:
     from rvsm.paper.theory.pictures.convergence import error_against_beta, rate
 
     for picture, measured in ((error_against_beta, "‖w̄ − w*‖"), (rate, "measured")):
-        canvas = Canvas()
-        picture(True).draw(canvas)
+        _, canvas = drawn(picture)
         assert len(canvas.axes) == 3
         for axes in canvas.axes:
             lines = {line.get_label(): line.get_ydata() for line in axes.lines}
@@ -56,8 +64,7 @@ def test_the_cells_where_u_is_empty_are_hatched_and_no_others() -> None:
     from rvsm.paper.theory.outside_hypotheses import angle_map
     from rvsm.paper.theory.pictures.hypotheses import beta_and_start
 
-    canvas = Canvas()
-    beta_and_start(True).draw(canvas)
+    _, canvas = drawn(beta_and_start)
     hatched = [patch for patch in canvas.axes[0].patches if isinstance(patch, Rectangle) and patch.get_hatch()]
     empty = int((angle_map(multiples=8, margins=7, seeds=4).empty > 0.5).sum())
     assert 0 < len(hatched) == empty < 20

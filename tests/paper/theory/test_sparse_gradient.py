@@ -52,7 +52,7 @@ l0_prox, runs = rvsm.L0.prox, sparse_gradient._ends
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 8, 220, 160, (0.3,)))
+    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 6, 120, 120, (0.3,)))
     return Sweep(quick=True)
 
 

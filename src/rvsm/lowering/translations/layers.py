@@ -62,6 +62,14 @@ def norm(  # noqa: PLR0917 - aten's own order
     return affine(name, x, array(scale), array(shift))
 
 
+def batch_norm(  # noqa: PLR0917 - aten's own order
+    name: str, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float,
+    epsilon: float, cudnn: bool,
+) -> Node | None:  # fmt: skip
+    """Return a batch norm in eval mode."""
+    return None if training else norm(name, x, weight, bias, mean, variance, momentum, epsilon)
+
+
 def cat(name: str, parts: Sequence[Any], dim: int = 0) -> Node | None:
     """Return values side by side in their channels."""
     if not is_node(*parts) or len({part.axes for part in parts}) != 1:
