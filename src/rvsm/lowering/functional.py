@@ -1,7 +1,8 @@
-"""Graphs without operations in place: torch.export leaves those in, and its decompositions, which remove them, are slow.
+"""Graphs without operations in place.
 
-Retracing a network takes two thirds of the time of a capture. Most networks need it only for `ReLU(inplace=True)` and the
-like, whose argument nothing else reads; these operations can be replaced one by one.
+torch.export leaves such operations in a graph. Its decompositions remove them, but trace the network again, which takes
+two thirds of the time of a capture. Most networks need that only for `ReLU(inplace=True)` and the like, whose argument
+nothing else reads; these operations can be replaced one by one.
 """
 
 from collections.abc import Container
