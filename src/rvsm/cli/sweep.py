@@ -37,13 +37,12 @@ def sweep(words: list[str]) -> None:
     parser.add_argument("--page", action="store_true", help="only write the page of a sweep, as it stands")
     add_allow_import(parser)
     options, rest = parser.parse_known_args(words)
-    with needed_by("rvsm sweep", extra="sweep"):
-        import optuna  # noqa: F401
-    from rich.console import Console
+    with needed_by("sweep", extra="sweep"):
+        from rich.console import Console
 
-    from rvsm import sweep
-    from rvsm.config import split
-    from rvsm.records import folder_of
+        import rvsm.sweep as sweeps
+        from rvsm.config import split
+        from rvsm.records import folder_of
 
     files, flags = split(rest)
     if len(files) > 1:
@@ -55,13 +54,13 @@ def sweep(words: list[str]) -> None:
             raise ValueError(f"{source} is a sweep with options of its own; leave out {given[0]}")
         folder = source
         if options.page:
-            results = sweep.write(folder, **more)
+            results = sweeps.write(folder, **more)
         else:
-            results = sweep.join(folder, Console(), trials=options.trials, **more)
+            results = sweeps.join(folder, Console(), trials=options.trials, **more)
     elif options.page:
         raise ValueError("--page needs the folder of a sweep: rvsm sweep FOLDER --page")
     else:
-        definition = sweep.Definition.of_command(
+        definition = sweeps.Definition.of_command(
             options.param,
             source,
             flags,
@@ -70,5 +69,5 @@ def sweep(words: list[str]) -> None:
             allow_import=options.allow_import,
         )
         folder = options.sweep or Path("sweeps") / folder_of(Path(), definition.name, 0).name.removesuffix("-s0")
-        results = sweep.run(definition, folder, Console(), trials=options.trials, **more)
-    show(sweep.summary(results, folder))
+        results = sweeps.run(definition, folder, Console(), trials=options.trials, **more)
+    show(sweeps.summary(results, folder))

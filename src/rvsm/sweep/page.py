@@ -126,10 +126,11 @@ def _value(value: Any) -> Cell:
 
 def _what(results: Results, best: str) -> Section:
     definition = results.definition
+    pruned = definition.pruning and len(definition.goals) == 1
     facts = [
         ("goals", ", ".join(f"more {GOALS[goal].title}" for goal in definition.goals)),
         ("parameters", "; ".join(map(str, definition.space))),
-        ("pruning", "of trials below the median, after the ramp" if definition.pruning else "none"),
+        ("pruning", "of trials below the median, after the ramp" if pruned else "none"),
         ("seed", str(definition.seed)),
     ]
     details = [Details("The options that all trials share (base.toml)", text=definition.base())]

@@ -91,10 +91,10 @@ def slices(results: Results, goal: str) -> Figure | None:
             _slice(axes, parameter, known, goal)
         leftmost(drawn, f"{GOALS[goal].title}, {unit}")
 
-    order = "Later trials are darker."
     return Figure(
         f"slices-{goal}",
-        f"The {GOALS[goal].title} of each finished trial against the value of each parameter. {order}",
+        f"The {GOALS[goal].title} of each finished trial against the value of each parameter; later trials are more"
+        " solid.",
         draw,
         *sizes(len(space), height=2.6, width=2.1, extra=0.2),
     )
@@ -116,7 +116,7 @@ def _front(axes: Axes, results: Results, goal: str) -> None:
             marker,
             color=colour,
             markersize=size,
-            alpha=1.0 if on_front else 0.45,
+            alpha=1.0 if on_front else 0.55,
             zorder=4 if trial is knee else 3 if on_front else 2,
             label=unhidden(f"trial {trial.number}{', the knee' * (trial is knee)}: {shown(trial.values)}"),
         )
@@ -139,7 +139,7 @@ def _slice(axes: Axes, parameter: Parameter, known: Sequence[Trial], goal: str) 
             "o",
             color="C0",
             markersize=5,
-            alpha=0.25 + 0.65 * (trial.number - first) / (last - first),
+            alpha=0.4 + 0.6 * (trial.number - first) / (last - first),
             label=unhidden(f"trial {trial.number}: {shown(trial.values)}"),
         )
     axes.set_xlabel(label(parameter.name, 30))

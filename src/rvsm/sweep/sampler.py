@@ -13,9 +13,9 @@ from rvsm.sweep.space import Choices, Parameter, Space
 
 
 class Sampler(BaseSampler):
-    """Draws the values of a trial from (seed, number of the trial, finished trials) and nothing else.
+    """Draws the values of a point from the seed, the number of points before it, and what is finished; nothing else.
 
-    One process thus tries the same values each time, however often it is stopped and joined.
+    One process thus tries the same values each time, however often it is stopped and started again.
 
     Args:
         space: the parameters.
@@ -33,29 +33,33 @@ class Sampler(BaseSampler):
         """Return the parameters that are drawn together."""
         if self._all:
             return distributions(self._space)
-        return self._tpe(trial).infer_relative_search_space(study, trial)
+        return self._tpe(study, trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Return values of parameters that are drawn together."""
         if self._all:
-            before = [p for p in points(study.get_trials(deepcopy=False)) if p.number < trial.number]
-            return self._space.combination(len(before))
-        return self._tpe(trial).sample_relative(study, trial, search_space)
+            return self._space.combination(_before(study, trial))
+        return self._tpe(study, trial).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         """Return the value of a parameter that is drawn on its own."""
-        return self._tpe(trial).sample_independent(study, trial, param_name, param_distribution)
+        return self._tpe(study, trial).sample_independent(study, trial, param_name, param_distribution)
 
-    def _tpe(self, trial: FrozenTrial) -> TPESampler:
+    def _tpe(self, study: Study, trial: FrozenTrial) -> TPESampler:
         """Return the sampler of a trial; it keeps its random numbers from one parameter to the next."""
         if self._made is None or self._made[0] != trial.number:
-            seed = np.random.SeedSequence((self._seed % 2**64, trial.number)).generate_state(1)[0]
+            seed = np.random.SeedSequence((self._seed % 2**64, _before(study, trial))).generate_state(1)[0]
             self._made = trial.number, TPESampler(seed=int(seed))
         return self._made[1]
+
+
+def _before(study: Study, trial: FrozenTrial) -> int:
+    """Return how many points come before a trial; unlike its number, this does not depend on who died."""
+    return sum(point.number < trial.number for point in points(study.get_trials(deepcopy=False)))
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:

@@ -9,7 +9,7 @@ import optuna
 from filelock import FileLock
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from rvsm.records.values import COUNT
@@ -79,14 +79,15 @@ def hidden(url: str) -> str:
     try:
         return make_url(url).render_as_string(hide_password=True)
     except ArgumentError:
-        return "the URL"
+        return "something else"
 
 
 def _open(folder: Path, url: str | None) -> RDBStorage:
     if url is not None:
         return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    # In a URL, "?" begins the options of the database; SQLite's own escapes keep any path.
-    return RDBStorage(f"sqlite:///{(folder / FILE).resolve()}", engine_kwargs={"connect_args": {"timeout": _WAIT}})
+    # The URL is rendered with escapes, since a path may have characters that mean something in a URL, such as "?".
+    file = URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
+    return RDBStorage(file, engine_kwargs={"connect_args": {"timeout": _WAIT}})
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def _explained(folder: Path, url: str | None) -> Iterator[None]:
         yield
     except ArgumentError:
         raise ValueError(
-            "--storage expects a URL such as postgresql+psycopg://user@host/database but got something else"
+            f"--storage expects a URL such as postgresql+psycopg://user@host/database but got {place}"
         ) from None
     except ImportError as error:
         driver = getattr(error.__cause__, "name", None) or "the driver"
