@@ -12,9 +12,6 @@ import pytest
 
 from rvsm.cli import main
 
-SMALL = ["--model.width", "4", "--training.epochs", "4", "--training.batch", "256"]
-"""Four epochs of four steps: a fifth of a second."""
-
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

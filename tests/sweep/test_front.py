@@ -1,6 +1,6 @@
 """Fronts against their definition."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rvsm.sweep.front import front, knee
@@ -10,6 +10,7 @@ POINTS = st.integers(1, 3).flatmap(
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(POINTS)
 def test_a_point_is_on_the_front_unless_another_is_better(points: list[tuple[float, ...]]) -> None:
     found = front(points)
@@ -19,6 +20,7 @@ def test_a_point_is_on_the_front_unless_another_is_better(points: list[tuple[flo
     assert [points[i] for i in found] == sorted((points[i] for i in found), reverse=True)
 
 
+@settings(max_examples=50, deadline=None)
 @given(POINTS, st.floats(0.1, 10), st.floats(-5, 5))
 def test_the_knee_does_not_depend_on_units(points: list[tuple[float, ...]], factor: float, shift: float) -> None:
     best = [points[i] for i in front(points)]

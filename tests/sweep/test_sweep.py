@@ -14,9 +14,10 @@ import pytest
 from rvsm.cli import main
 from rvsm.config import config_of
 from rvsm.records import Run
+from rvsm.report import rows
 
 SMALL = ["--model.width", "4", "--training.epochs", "4", "--training.batch", "256"]
-RANGE = ["--param", "budget.sparsity=0.2:0.5"]
+RANGE = ["--param", "budget.sparsity=0.05:0.15"]
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def swept(once: Callable[..., Path], elsewhere: Path, monkeypatch: pytest.Monkey
 
 
 class TestSweep:
-    def test_what_it_writes(self, swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_what_it_writes(self, swept: Path) -> None:
         runs = [Run(swept / f"trial-{number:04d}") for number in range(4)]
         assert {run.status for run in runs} == {"finished"}
         base = tomllib.loads((swept / "base.toml").read_text())
@@ -42,7 +43,7 @@ class TestSweep:
         best = tomllib.loads((swept / "best.toml").read_text())
         number = int(best["name"].removeprefix("run-"))
         assert config_of(best) == config_of(runs[number].config())
-        assert main(["report", str(runs[0].folder), str(runs[1].folder), "--out", "pages"]) == 0
+        assert [c.name for c in rows(runs)] == [f"run-{number}" for number in range(4)]  # of rvsm report
 
     def test_the_page(self, swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
         expected = (swept / "sweep.html").read_text(encoding="utf-8")
@@ -70,7 +71,9 @@ class TestSweep:
     def test_other_options_in_the_same_folder(self, swept: Path, refused: Callable[..., str]) -> None:
         words = [*RANGE, "--param", "optimizer.lr=0.02:0.3:log", *SMALL, "--sweep", "a", "--model.width", "5"]
         text = refused(*words)
-        assert text.startswith("a is a sweep with different options (model.width 4 → 5, parameters budget.sparsity=0.2")
+        assert text.startswith(
+            "a is a sweep with different options (model.width 4 → 5, parameters budget.sparsity=0.05"
+        )
         assert "goals accuracy sparsity → accuracy" in text
         assert refused("a", *SMALL) == "a is a sweep with options of its own; leave out --model.width=4"
 
@@ -142,7 +145,7 @@ class TestRefused:
 
     def test_a_path_with_special_characters(self, capsys: pytest.CaptureFixture[str]) -> None:
         folder = "a {b} 100% ?c#"
-        words = ["--param", "seed=0,1", "--budget.sparsity", "0.5", "--model.width", "2", "--training.epochs", "1"]
+        words = ["--param", "seed=0,1", "--budget.sparsity", "0.1", "--model.width", "2", "--training.epochs", "1"]
         assert main(["sweep", *words, "--training.batch", "512", "--sweep", folder]) == 0
         assert Path(folder, "sweep.db").is_file()
         assert list(Path().glob("*")) == [Path(folder)]
@@ -153,7 +156,7 @@ class TestTrials:
     def test_hopeless_ones_are_stopped_after_the_ramp(self, capsys: pytest.CaptureFixture[str]) -> None:
         """All combinations are tried once; one learns too slowly, and one diverges."""
         rates = "0.1,0.11,0.12,0.13,0.14,1e-7,1e30"
-        words = ["--param", f"optimizer.lr={rates}", "--budget.sparsity", "0.3", *SMALL, "--training.epochs", "6"]
+        words = ["--param", f"optimizer.lr={rates}", "--budget.sparsity", "0.1", *SMALL, "--training.epochs", "6"]
         assert main(["sweep", *words, "--trials", "40", "--name", "rates"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert len([line for line in lines if re.match(r"trial \d: validation accuracy ", line)]) == 5
