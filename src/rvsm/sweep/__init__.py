@@ -15,7 +15,7 @@ from rvsm.sweep.goals import GOALS
 from rvsm.sweep.page import PAGE, write_page
 from rvsm.sweep.results import Results, Trial, described
 from rvsm.sweep.space import words
-from rvsm.sweep.storage import existing_study, kept_definition, study_of, trials_wanted
+from rvsm.sweep.storage import existing_study, explained, kept_definition, study_of, trials_wanted
 from rvsm.sweep.worker import BEAT, GRACE, Worker, shown
 from rvsm.train import quoted
 
@@ -56,25 +56,18 @@ def run(
 
     """
     _quiet()
-    study = study_of(definition, folder, storage)
-    if not is_sweep(folder):
-        write_text(definition.base(), folder / BASE)
-    wanted = trials_wanted(study, trials, TRIALS)
-    worker = Worker(
-        study,
-        definition,
-        folder,
-        wanted=wanted,
-        console=console,
-        allow_import=allow_import,
-        beat=beat,
-        grace=grace,
-    )
-    try:
-        worker.work()
-    finally:
-        results = _written(study, definition, folder, worker.wanted, worker.allowed)
-    return results
+    with explained(folder, storage):
+        study = study_of(definition, folder, storage)
+        if not is_sweep(folder):
+            write_text(definition.base(), folder / BASE)
+        wanted = trials_wanted(study, trials, TRIALS)
+        more = {"allow_import": allow_import, "beat": beat, "grace": grace}
+        worker = Worker(study, definition, folder, wanted=wanted, console=console, **more)  # type: ignore[arg-type]
+        try:
+            worker.work()
+        finally:
+            results = _written(study, definition, folder, worker.wanted, worker.allowed)
+        return results
 
 
 def join(
@@ -88,16 +81,18 @@ def join(
     grace: float = GRACE,
 ) -> Results:
     """Join the sweep in a folder, as `run` does with the same arguments."""
-    definition, _ = _existing(folder, storage, allow_import)
+    with explained(folder, storage):
+        definition, _ = _existing(folder, storage, allow_import)
     more = {"storage": storage, "trials": trials, "allow_import": allow_import}
     return run(definition, folder, console, beat=beat, grace=grace, **more)  # type: ignore[arg-type]
 
 
 def write(folder: Path, *, storage: str | None = None, allow_import: Collection[str] = ()) -> Results:
     """Write the page and best.toml of the sweep in a folder as it stands, without training."""
-    definition, study = _existing(folder, storage, allow_import)
-    wanted, size = trials_wanted(study, None, TRIALS), definition.space.size
-    return _written(study, definition, folder, wanted if size is None else min(wanted, size), allow_import)
+    with explained(folder, storage):
+        definition, study = _existing(folder, storage, allow_import)
+        wanted, size = trials_wanted(study, None, TRIALS), definition.space.size
+        return _written(study, definition, folder, wanted if size is None else min(wanted, size), allow_import)
 
 
 def summary(results: Results, folder: Path) -> str:

@@ -1,6 +1,7 @@
 """The Pareto front of several goals, and its knee."""
 
 from collections.abc import Sequence
+from math import fsum
 
 Values = Sequence[float]
 """A point: its value for each goal."""
@@ -33,7 +34,8 @@ def knee(points: Sequence[Values]) -> int:
     lows, highs = [min(values) for values in by_goal], [max(values) for values in by_goal]
 
     def total(point: Values) -> float:
-        return sum((v - a) / (b - a) for v, a, b in zip(point, lows, highs, strict=True) if b > a)
+        shares = [(v - a) / (b - a) for v, a, b in zip(point, lows, highs, strict=True) if b > a]
+        return fsum(shares)
 
     return max(range(len(points)), key=lambda i: total(points[i]))
 

@@ -16,7 +16,7 @@ from rvsm.records.values import clean
 from rvsm.report.table import number
 from rvsm.sweep.goals import GOALS
 from rvsm.sweep.pictures import fronts, importances, slices
-from rvsm.sweep.results import Results, Trial
+from rvsm.sweep.results import Results, Trial, described
 from rvsm.sweep.worker import MEASURES, shown
 
 PAGE = "sweep.html"
@@ -79,7 +79,7 @@ def _lead(results: Results) -> str:
     lead = ", ".join(said) + "."
     if (best := results.knee()) is None:
         return lead
-    numbers = ", ".join(f"{GOALS[name].title} {GOALS[name].text(v)}" for name, v in best.measures.items())
+    numbers = described(best).replace(" %", "\u00a0%").replace(" ×", "\u00a0×")  # on one line
     role = "The knee of the front" if several else "The best"
     return (
         f"{lead} {role} is trial {best.number}: {numbers}, with {shown(best.values)}. All accuracies are those on the"
@@ -97,7 +97,7 @@ def _rows(results: Results, trials: Sequence[Trial]) -> list[list[Cell]]:
     best = results.knee()
     return [
         [
-            Cell(f"{t.number}{' ★' * (t is best)}"),
+            Cell(str(t.number) + "\u00a0★" * (t is best)),
             Cell(_state(t), tone=_TONES[t.state]),
             *(number(t.measures.get(name), goal.factor, 2) for name, goal in _measured(results).items()),
             *(_value(t.values.get(name)) for name in results.definition.space.names),

@@ -63,6 +63,7 @@ def importances(found: Mapping[str, Mapping[str, float]]) -> Figure | None:
         axes.set_yticks(range(len(names)), [label(name, 30) for name in names])
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
+        axes.set_axisbelow(True)
         axes.set_xlim(0, 112)
         axes.set_xlabel("share of the importance, %")
 

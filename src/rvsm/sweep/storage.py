@@ -24,7 +24,7 @@ def study_of(definition: Definition, folder: Path, url: str | None) -> optuna.St
     """Return the study of a sweep, which is created if it does not exist; one with other options is refused."""
     folder.mkdir(parents=True, exist_ok=True)
     ours = definition.kept()
-    with _explained(folder, url), FileLock(folder / "lock"):  # two processes would both create the tables
+    with FileLock(folder / "lock"):  # two processes would both create the tables
         study = optuna.create_study(
             study_name=definition.name,
             storage=_open(folder, url),
@@ -50,14 +50,13 @@ def existing_study(folder: Path, url: str | None, name: str) -> optuna.Study:
         raise ValueError(
             f"{folder} has no {FILE}; if its storage is a database, give the same --storage URL as at the start"
         )
-    with _explained(folder, url):
-        try:
-            return optuna.load_study(study_name=name, storage=_open(folder, url))
-        except KeyError:
-            place = folder / FILE if url is None else hidden(url)
-            raise ValueError(
-                f"{place} has no sweep named {name!r}, which is the name in {folder / BASE}; restore the file"
-            ) from None
+    try:
+        return optuna.load_study(study_name=name, storage=_open(folder, url))
+    except KeyError:
+        place = folder / FILE if url is None else hidden(url)
+        raise ValueError(
+            f"{place} has no sweep named {name!r}, which is the name in {folder / BASE}; restore the file"
+        ) from None
 
 
 def kept_definition(study: optuna.Study) -> Any:
@@ -83,27 +82,27 @@ def hidden(url: str) -> str:
 
 
 def _open(folder: Path, url: str | None) -> RDBStorage:
-    if url is not None:
+    if url is None:
+        # The URL is rendered with escapes, since a path may have characters that mean something in a URL, such as "?".
+        file = URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
+        return RDBStorage(file, engine_kwargs={"connect_args": {"timeout": _WAIT}})
+    try:
         return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    # The URL is rendered with escapes, since a path may have characters that mean something in a URL, such as "?".
-    file = URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
-    return RDBStorage(file, engine_kwargs={"connect_args": {"timeout": _WAIT}})
+    except ArgumentError:
+        expected = "postgresql+psycopg://user@host/database"
+        raise ValueError(f"--storage expects a URL such as {expected} but got {hidden(url)}") from None
+    except ImportError as error:
+        driver = getattr(error.__cause__, "name", None) or "of its driver"
+        raise ValueError(f"{hidden(url)} needs the Python package {driver}, which is not installed") from None
 
 
 @contextmanager
-def _explained(folder: Path, url: str | None) -> Iterator[None]:
+def explained(folder: Path, url: str | None) -> Iterator[None]:
     """Turn errors of the database into sentences."""
-    place = str(folder / FILE) if url is None else hidden(url)
     try:
         yield
-    except ArgumentError:
-        raise ValueError(
-            f"--storage expects a URL such as postgresql+psycopg://user@host/database but got {place}"
-        ) from None
-    except ImportError as error:
-        driver = getattr(error.__cause__, "name", None) or "the driver"
-        raise ValueError(f"{place} needs the Python package {driver}, which is not installed") from None
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = getattr(error, "orig", None) or error.__cause__ or error
         reason = " ".join(str(getattr(cause, "orig", None) or cause).split())[:300]
+        place = folder / FILE if url is None else hidden(url)
         raise ValueError(f"the storage {place} cannot be used: {reason}") from None
