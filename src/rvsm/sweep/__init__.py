@@ -11,9 +11,9 @@ from rvsm.config.settings import of_file
 from rvsm.files import write_text
 from rvsm.records.values import clean
 from rvsm.sweep.definition import BASE, Definition
-from rvsm.sweep.goals import GOALS
+from rvsm.sweep.goals import GOALS, described
 from rvsm.sweep.page import PAGE, write_page
-from rvsm.sweep.results import Results, Trial, described
+from rvsm.sweep.results import Results, Trial
 from rvsm.sweep.space import words
 from rvsm.sweep.storage import existing_study, explained, kept_definition, study_of, trials_wanted
 from rvsm.sweep.worker import BEAT, GRACE, Worker, shown
@@ -104,7 +104,7 @@ def summary(results: Results, folder: Path) -> str:
             lines += [f"{len(results.front())} trials are on the front of {' and '.join(goals)}"]
         role = "the knee is" if len(goals) > 1 else "the best is"
         lines += [
-            f"{role} trial {best.number}: {described(best)}; {shown(best.values)}",
+            f"{role} trial {best.number}: {described(best.measures)}; {shown(best.values)}",
             f"train it again with: rvsm train {quoted(folder / BEST)}",
         ]
     return "\n".join([*lines, f"the page is {folder / PAGE}"])

@@ -69,3 +69,12 @@ def read_measures(tree: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of a trial from a storage, which is not trusted: what is not of its kind is left out."""
     found = {name: goal.kind.at(tree, name) for name, goal in GOALS.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def described(measures: Mapping[str, float]) -> str:
+    """Return the numbers of a trial for one line.
+
+    >>> described({"accuracy": 0.985, "speed": 3.2})
+    'validation accuracy 98.50 %, speed 3.20 ×'
+    """
+    return ", ".join(f"{GOALS[name].title} {GOALS[name].text(value)}" for name, value in measures.items())

@@ -14,9 +14,9 @@ from rvsm.pages import Cell, Details, Figure, Page, Section
 from rvsm.pages.page import write
 from rvsm.records.values import clean
 from rvsm.report.table import number
-from rvsm.sweep.goals import GOALS
+from rvsm.sweep.goals import GOALS, described
 from rvsm.sweep.pictures import fronts, importances, slices
-from rvsm.sweep.results import Results, Trial, described
+from rvsm.sweep.results import Results, Trial
 from rvsm.sweep.worker import MEASURES, shown
 
 PAGE = "sweep.html"
@@ -79,7 +79,7 @@ def _lead(results: Results) -> str:
     lead = ", ".join(said) + "."
     if (best := results.knee()) is None:
         return lead
-    numbers = described(best).replace(" %", "\u00a0%").replace(" ×", "\u00a0×")  # on one line
+    numbers = described(best.measures).replace(" %", "\u00a0%").replace(" ×", "\u00a0×")  # on one line
     role = "The knee of the front" if several else "The best"
     return (
         f"{lead} {role} is trial {best.number}: {numbers}, with {shown(best.values)}. All accuracies are those on the"

@@ -9,7 +9,7 @@ import optuna
 from rvsm.records.values import NON_NEGATIVE, clean
 from rvsm.sweep.definition import Definition
 from rvsm.sweep.front import front, knee
-from rvsm.sweep.goals import GOALS, read_measures
+from rvsm.sweep.goals import read_measures
 from rvsm.sweep.points import Point, points
 from rvsm.sweep.worker import MEASURES, SECONDS
 
@@ -83,8 +83,3 @@ class Results:
         chosen = self.definition.goals if goals is None else goals
         found = self.front(chosen)
         return found[knee([[t.measures[goal] for goal in chosen] for t in found])] if found else None
-
-
-def described(trial: Trial) -> str:
-    """Return the numbers of a finished trial for one line."""
-    return ", ".join(f"{GOALS[name].title} {GOALS[name].text(value)}" for name, value in trial.measures.items())

@@ -19,7 +19,7 @@ from rvsm.files import printable
 from rvsm.records import Run
 from rvsm.records.values import COUNT, FRACTION
 from rvsm.sweep.definition import BASE, Definition
-from rvsm.sweep.goals import GOALS, measures_of
+from rvsm.sweep.goals import described, measures_of
 from rvsm.sweep.lease import Watch, give_up, lease
 from rvsm.sweep.points import ERROR, POINT, STOPPED, SURPLUS, is_surplus, points
 from rvsm.sweep.sampler import Sampler, suggest
@@ -140,8 +140,7 @@ class Worker:
             trial.set_user_attr(MEASURES, measures)
             trial.set_user_attr(SECONDS, result["seconds"])
             self.study.tell(trial, [measures[goal] for goal in self.definition.goals])
-            said = ", ".join(f"{GOALS[name].title} {GOALS[name].text(value)}" for name, value in measures.items())
-            self._say(f"trial {number}: {said}; {shown(values)}")
+            self._say(f"trial {number}: {described(measures)}; {shown(values)}")
 
     def _release(self, trial: Trial, *, stopped: bool = False) -> None:
         """Leave the point to another attempt, at once rather than after the grace period."""
