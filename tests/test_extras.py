@@ -48,7 +48,7 @@ def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
     """A library that is not in the extra, here one of all other extras, is not imported."""
     others = {"rich", "yaml", "docstring_parser", "PIL", "matplotlib", "jinja2", "sklearn", "tomli_w", "filelock"}
     if extra == "train":
-        others = {"onnx", "onnxruntime", "onnxscript", "openvino", "lightning", "transformers", "tensorboard"}
+        others = {"onnx", "onnxruntime", "onnxscript", "openvino", "lightning", "transformers", "tensorboard", "optuna"}
     names = [name for name, needed in rvsm._MODULES.items() if needed in (None, extra)]
     code = "".join(WITHOUT.format(library=library) for library in sorted(others))
     assert run(f"{code}import rvsm; print(*(getattr(rvsm, name).__name__ for name in {names!r}))") == [
@@ -64,6 +64,7 @@ def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
         ("rvsm.integrations.TransformersCallback", "transformers", "transformers"),
         ("rvsm.integrations.save_pretrained", "torch", "torch"),
         ("rvsm.train", "rich", "train"),
+        ("rvsm.sweep", "optuna", "sweep"),
     ],
 )
 def test_the_command_installs_all_that_a_name_needs(name: str, library: str, extra: str) -> None:
@@ -83,6 +84,6 @@ def test_the_command_line_without_torch() -> None:
     calls = [[name, *words.get(name, [] if name in none else ["a"])] for name in commands]
     code = f"import rvsm.cli; sys.stderr = sys.stdout; print(*(rvsm.cli.main(call) for call in {calls!r}))"
     *told, codes = run(WITHOUT.format(library="torch") + code)
-    sentence = "rvsm: {} needs torch, which is not installed: pip install 'rvsm[train]'"
-    assert told == [sentence.format(name) for name in commands]
+    sentence = "rvsm: {} needs torch, which is not installed: pip install 'rvsm[{}]'"
+    assert told == [sentence.format(name, "sweep" if name == "sweep" else "train") for name in commands]
     assert codes == " ".join("1" for _ in commands)

@@ -52,6 +52,7 @@ _EXTRAS = {
     None: "integrations runtime",
     "torch": "bench export groups metrics models penalties splitting",
     "train": "data train",
+    "sweep": "sweep",
 }
 _MODULES = {module: extra for extra, modules in _EXTRAS.items() for module in modules.split()}
 """The extra that brings what each module imports."""

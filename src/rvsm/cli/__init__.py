@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rvsm import __version__
 from rvsm.cli.networks import bench, evaluate, info, pack, predict
+from rvsm.cli.sweep import sweep
 from rvsm.cli.terminal import LogFormatter, add_allow_import, complain, parser_of, path, show
 from rvsm.extras import MissingLibraryError, needed_by
 from rvsm.plugins import plugins
@@ -189,6 +190,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "train": (_train, "train one network from a file and flags: rvsm train [FILE] [--section.option VALUE …]"),
     "resume": (_resume, "continue a run that was stopped: rvsm resume RUN"),
     "compare": (_compare, "train several files and show one table: rvsm compare FILE… [--seeds N]"),
+    "sweep": (sweep, "search for the best options: rvsm sweep [FILE] --param NAME=low:high … | FOLDER"),
     "report": (_report, "write a page about runs: rvsm report RUN… [--out DIR]"),
     "evaluate": (evaluate, "measure the accuracy of a run or a packed file: rvsm evaluate RUN|FILE [--data.path …]"),
     "predict": (predict, "print the classes of images: rvsm predict RUN|FILE IMAGE…"),

@@ -1,7 +1,7 @@
 """Start, resume and finish a run in its folder."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,20 @@ from rvsm.train.trainer import Callback, Trainer
 
 
 def start(
-    config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
+    config: Config,
+    folder: Path,
+    console: Console,
+    data: Dataset | None = None,
+    *,
+    brief: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
-    """Train in a new folder and return the result."""
+    """Train in a new folder, followed by callbacks, and return the result."""
     if folder.is_file():
         raise ValueError(f"{folder} is a file; give a folder for the run")
     _refuse(config, folder)
     with torch_threads(config.training.threads):
-        trainer = Trainer(config, data, _listeners(config, folder, console, brief=brief))
+        trainer = Trainer(config, data, [*_listeners(config, folder, console, brief=brief), *callbacks])
         trainer.load_initial_weights()
         with locked(folder):  # the folder is made only now, so invalid input leaves none
             _refuse(config, folder)  # another process may have been faster
@@ -44,6 +50,7 @@ def resume(
     *,
     brief: bool = False,
     allow_import: Collection[str] = (),
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Continue a run from its newest checkpoint and return the result; a finished run returns the result it has.
 
@@ -64,7 +71,7 @@ def resume(
             _warn(console, begin)
         then = _about(run, console)
         with torch_threads(config.training.threads or _threads(then)):
-            listeners = _listeners(config, folder, console, brief=brief)
+            listeners = [*_listeners(config, folder, console, brief=brief), *callbacks]
             remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
             trainer = Trainer(config, data, listeners, remainder=remainder)
             _compare_machines(then, describe(trainer.placement), console)
@@ -79,13 +86,20 @@ def resume(
 
 
 def start_or_resume(
-    config: Config, folder: Path, console: Console, data: Dataset | None = None, *, brief: bool = False
+    config: Config,
+    folder: Path,
+    console: Console,
+    data: Dataset | None = None,
+    *,
+    brief: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Start or resume a run unless it is finished, and return its result."""
     if not (folder / "config.toml").exists():
-        return start(config, folder, console, data, brief=brief)
+        return start(config, folder, console, data, brief=brief, callbacks=callbacks)
     refuse_others(config, folder)
-    return resume(folder, console, data, brief=brief, allow_import=[config.model.name])
+    allowed = [config.model.name]
+    return resume(folder, console, data, brief=brief, allow_import=allowed, callbacks=callbacks)
 
 
 def _listeners(config: Config, folder: Path, console: Console, *, brief: bool) -> list[Callback]:
