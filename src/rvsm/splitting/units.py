@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rvsm.penalties import Grouped
 from rvsm.splitting.layers import Layer
+from rvsm.splitting.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,11 @@ class Unit:
         """The name to use in error messages."""
         others = len(self.layers) - 1
         return repr(self.first.name) + (f" and {others} parameters coupled with it" if others else "")
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes among which the groups are divided."""
+        return ALONE
 
     @property
     def weights(self) -> int:
