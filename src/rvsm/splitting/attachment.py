@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -50,7 +51,8 @@ class Attachment:
         if not holds_zeros:
             _require_free({name: tensors[name] for name in groups})
         if method.budget is not None:
-            method.budget.check([layer.at(tensors[layer.name]) for layer in method.layers if layer.name in groups])
+            trained = (layer for layer in method.layers if layer.name in groups)
+            method.budget.check([replace(layer, parameter=tensors[layer.name]) for layer in trained])
         if left_out := [name for name in tensors if name not in groups]:
             warn(
                 f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay unchanged:"
