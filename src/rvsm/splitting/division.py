@@ -18,9 +18,9 @@ class Division:
     """The groups of a tensor of which this rank holds parts.
 
     They are a range of all groups along one dimension, after the tensor has been brought into the order
-    [out, in, *kernel]. A part that begins or ends within a group of a convolution, or within a block of rows, is completed
-    with zeros, which do not change norms. Each group belongs to the first rank that holds a part of it: in
-    order of the ranks, these are all groups, each once.
+    [out, in, *kernel]. A part that begins or ends within a group of a convolution, or within a block of rows, is
+    completed with zeros, which do not change norms. Each group belongs to the first rank that holds a part of it: in
+    the order of the ranks, these are all groups, each once.
 
     Attributes:
         convolution_groups: the number of groups of the convolution that the completed part covers.

@@ -365,12 +365,12 @@ class Layer:
         w = _swap(w, convolution_groups) if self.transposed else w
         if self._by_input:
             # [out, in/g] holds the input channels of each group in turn; [out/g, in] has one column for each of them.
-            w = w.unflatten(0, (convolution_groups, w.shape[0] // convolution_groups)).transpose(0, 1).flatten(1, 2)
+            w = _split(w, 0, convolution_groups).transpose(0, 1).flatten(1, 2)
         return w
 
     def _ordered_back(self, w: Tensor, convolution_groups: int) -> Tensor:
         if self._by_input:
-            w = w.unflatten(1, (convolution_groups, w.shape[1] // convolution_groups)).transpose(0, 1).flatten(0, 1)
+            w = _split(w, 1, convolution_groups).transpose(0, 1).flatten(0, 1)
         return _swap(w, convolution_groups) if self.transposed else w
 
     def _frame(self) -> Tensor:
@@ -394,7 +394,12 @@ class Layer:
 
 def _swap(w: Tensor, groups: int) -> Tensor:
     """Change a transposed convolution's [in, out/g, *kernel] into a convolution's [out, in/g, *kernel], or back."""
-    return w.unflatten(0, (groups, w.shape[0] // groups)).transpose(1, 2).flatten(0, 1)
+    return _split(w, 0, groups).transpose(1, 2).flatten(0, 1)
+
+
+def _split(w: Tensor, dim: int, groups: int) -> Tensor:
+    """Split a dimension into groups of the same length, which can be zero."""
+    return w.reshape(*w.shape[:dim], groups, w.shape[dim] // groups, *w.shape[dim + 1 :])
 
 
 def _flat(w: Tensor) -> Tensor | None:

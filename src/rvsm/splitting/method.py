@@ -22,6 +22,7 @@ from rvsm.splitting.lending import Output, output_of, write, written
 from rvsm.splitting.naming import Named, look_up, select, warn_of_untouched
 from rvsm.splitting.notices import warn
 from rvsm.splitting.options import count_multiplications, give_options
+from rvsm.splitting.portable import Portable
 from rvsm.splitting.ranks import ALONE
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.shards import drop_gathered
@@ -313,6 +314,14 @@ class Method(Algorithm):
             "finalized": self._finalized,
             "support": self._zeros.packed(),
         }
+
+    def portable(self) -> Portable:
+        """Return the state as an object that torch.distributed.checkpoint saves, and loads on any number of processes.
+
+        Use it on both sides, also on a single process: ``dcp.save({"sparsifier": sparsifier.portable(), …})`` and
+        ``dcp.load({"sparsifier": sparsifier.portable(), …})``.
+        """
+        return Portable(self)
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Load the state of an object with the same method and model, before or after attaching."""

@@ -5,7 +5,8 @@ All elementwise work is done on the local part, which `local` returns. What the 
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, cast
@@ -142,6 +143,28 @@ def drop_gathered(model: nn.Module | None) -> None:
     """
     for module in _fsdp_modules(model):
         module.reshard()
+
+
+@contextmanager
+def gathered(model: nn.Module) -> Iterator[dict[int, Tensor]]:
+    """Yield a dict that gets the parameters of the model by the identity of the whole tensors that FSDP2 gathers."""
+    drop_gathered(model)
+    seen: dict[int, Tensor] = {}
+
+    def look(parameters: Mapping[str, Tensor]) -> Callable[[nn.Module, Any], None]:
+        def hook(module: nn.Module, _: Any) -> None:
+            seen.update((id(w), parameters[name]) for name, w in module.named_parameters(remove_duplicate=False))
+
+        return hook
+
+    found = [(module, dict(module.named_parameters(remove_duplicate=False))) for module in _fsdp_modules(model)]
+    handles = [module.register_forward_pre_hook(look(parameters)) for module, parameters in found]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+        drop_gathered(model)
 
 
 def data_parallel_groups(model: nn.Module) -> "list[ProcessGroup]":

@@ -27,7 +27,7 @@ def measure(
         ordered += unit.layers
         counts += [_counts(layer, u) for layer, u in zip(unit.layers, us, strict=True)]
         penalty += unit.penalty_value(us)
-    rows = [_row(layer, *found, threshold(layer)) for layer, found in zip(ordered, totals(ordered, counts), strict=True)]
+    rows = [_row(layer, threshold(layer), n) for layer, n in zip(ordered, totals(ordered, counts), strict=True)]
     sparsified = {id(layer.parameter) for layer in layers}
     others = [Layer("", p) for p in parameters or () if id(p) not in sparsified]
     other_zeros = totals(others, [[zeros(other.local)] for other in others])
@@ -47,9 +47,8 @@ def _counts(layer: Layer, u: Tensor) -> list[float]:
     return [zeros(u), float(torch.linalg.vector_norm(layer.w - u)) ** 2, members.numel(), zeros(members)]
 
 
-def _row(
-    layer: Layer, zeros: float, squared_gap: float, groups: float, zero_groups: float, threshold: float
-) -> LayerStatistics:
+def _row(layer: Layer, threshold: float, counts: Sequence[float]) -> LayerStatistics:
+    zeros, squared_gap, groups, zero_groups = counts
     return LayerStatistics(
         name=layer.name,
         shape=tuple(layer.parameter.shape),

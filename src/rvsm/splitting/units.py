@@ -134,7 +134,7 @@ class Unit:
         return self._sum((layer.parts_of, layer.group_sizes().double() * of(layer)) for layer in self.layers)
 
     def _counts_here(self, layer: Layer) -> bool:
-        """Return whether the weights of a layer count on this process; those that each process has count on the first."""
+        """Return whether the weights of a layer count on this process; those that all processes have count once."""
         return layer.ranks is not ALONE or self.ranks.rank == 0
 
     def _total(self, number: float) -> float:
@@ -175,7 +175,7 @@ def measure_couplings(layers: Iterable[Layer], at: Callable[[Layer], Tensor]) ->
     divided = [i for i, unit in enumerate(joint) if unit.ranks is not ALONE]
     if divided:
         message = torch.cat([squares[i].flatten() for i in divided])
-        summed = joint[divided[0]].ranks.sum_(message).split([squares[i].numel() for i in divided])
+        summed = torch.split(joint[divided[0]].ranks.sum_(message), [squares[i].numel() for i in divided])
         for i, total in zip(divided, summed, strict=True):
             squares[i] = total.view(squares[i].shape).to(squares[i])
     for unit, total in zip(joint, squares, strict=True):

@@ -70,7 +70,7 @@ class FixedZeros:
             self._awaiting = {}
 
     def packed(self) -> dict[str, Tensor]:
-        """Return the masks for a saved state: with one bit per weight, or divided among processes as the weights are."""
+        """Return the masks for a saved state: packed, or divided among processes as the weights are."""
         if self._support is None:
             return dict(self._awaiting)
         layers = {layer.name: layer for layer in self._layers}
