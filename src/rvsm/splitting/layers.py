@@ -40,8 +40,8 @@ class Layer:
     Between two steps, a method may let the network compute with weights other than w, as RVSM does when it takes the
     gradient at v. Then `parameter` holds v, and w is kept beside it. Otherwise the parameter is w.
 
-    If the parameter is divided among processes, `w`, `gradient`, the memory and all tensors that methods take and return are
-    the parts of this process. Numbers and shapes are those of the whole.
+    If the parameter is divided among processes, `w`, `gradient`, the memory, and all tensors that methods take and
+    return are the parts of this process. Numbers and shapes are those of the whole.
 
     Attributes:
         name: the parameter's name in the model.
@@ -123,7 +123,7 @@ class Layer:
 
     @property
     def division(self) -> Division | None:
-        """Which groups have weights here; None if all of them have all their weights here, or if there are no groups."""
+        """Which groups have weights here; None if the tensor is whole, or if each weight is a group."""
         if self.elementwise or (shard := self.shard) is None:
             return None
         return divide(
@@ -293,7 +293,7 @@ class Layer:
         return self.parts_of[division.begin : division.end]
 
     def with_joint(self, values: Tensor, joint: Tensor) -> Tensor:
-        """Return the values of the groups here, replaced by those of the joint groups where groups have parts elsewhere."""
+        """Return the values of the groups here, given those of the joint groups, which replace the others."""
         if self.parts_of is not None:
             return joint[self.parts_here].view(-1, *[1] * (self.parameter.dim() - 1))
         return values if self.division is None else self.division.with_shared(values, joint)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Portable:
     """Saves and loads a method's state in a form that does not depend on the phase or on the number of processes.
 
-    torch.distributed.checkpoint reads a checkpoint into tensors that exist already. Thus there is a tensor of the shape of
-    the parameter for everything that the method may keep at any time, as a DTensor if the parameter is one. All other
-    values are one text, which also says which of the tensors are in use.
+    torch.distributed.checkpoint reads a checkpoint into tensors that exist already. Thus there is a tensor of the shape
+    of the parameter for everything that the method may keep at any time, as a DTensor if the parameter is one. All
+    other values are one text, which also says which of the tensors are in use.
     """
 
     def __init__(self, method: "Method") -> None:
