@@ -12,6 +12,7 @@ from rvsm.splitting.layers import Layer
 from rvsm.splitting.method import Method
 from rvsm.splitting.options import total_pull
 from rvsm.splitting.selection import smallest
+from rvsm.splitting.units import Unit
 
 
 class ADMM(Method):
@@ -94,9 +95,10 @@ class ADMM(Method):
         shifted = self.point(layer)
         if layer.sparsity is None:
             return layer.prox(shifted)
-        magnitudes = layer.magnitudes(shifted)
-        gone = smallest(magnitudes, min(round(layer.sparsity * magnitudes.numel()), magnitudes.numel() - 1))
-        return shifted.masked_fill(layer.spread(gone), 0)
+        unit = Unit((layer,))
+        count = min(round(layer.sparsity * unit.groups), unit.groups - 1)
+        gone = unit.spread(smallest(unit.measured(shifted), count, unit.ranks))
+        return shifted.masked_fill(gone[layer.name], 0)
 
     def point(self, layer: Layer) -> Tensor:
         """Return w + z/ρ, from which u is computed."""

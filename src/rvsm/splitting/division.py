@@ -61,11 +61,12 @@ class Division:
 
     def held(self, values: Tensor) -> Tensor:
         """Return the values of the groups of which this rank holds parts, given those of all groups, or one for all."""
-        return values if self._alike(values) else values.narrow(self.dim, self.begin, self.end - self.begin)
+        return values if self._alike(values, 0) else values.narrow(self.dim, self.begin, self.end - self.begin)
 
     def owned(self, values: Tensor) -> Tensor:
         """Return the values of the groups that belong to this rank, given those of which it holds parts."""
-        return values if self._alike(values) else values.narrow(self.dim, self.own - self.begin, self.end - self.own)
+        alike = self._alike(values, self.end - self.begin)
+        return values if alike else values.narrow(self.dim, self.own - self.begin, self.end - self.own)
 
     def disowned(self, values: Tensor) -> Tensor:
         """Undo `owned`, with zeros for groups of other ranks."""
@@ -74,7 +75,7 @@ class Division:
     def shared_of(self, values: Tensor) -> Tensor:
         """Return the values of the shared groups, given those of all groups, or one for all."""
         shared = torch.tensor(self.shared, dtype=torch.int64, device=values.device)
-        return values if self._alike(values) else values.index_select(self.dim, shared)
+        return values if self._alike(values, 0) else values.index_select(self.dim, shared)
 
     def to_shared(self, values: Tensor) -> Tensor:
         """Return values for the shared groups, given those of which this rank holds parts; zero for the others."""
@@ -89,9 +90,9 @@ class Division:
         here, there = self._positions(values.device)
         return values.index_copy(self.dim, here, shared.to(values).index_select(self.dim, there))
 
-    def _alike(self, values: Tensor) -> bool:
-        """Return whether there is one value for all groups."""
-        return values.dim() == 0 or values.shape[self.dim] == 1 != self.end - self.begin
+    def _alike(self, values: Tensor, groups: int) -> bool:
+        """Return whether there is one value for all groups, and not because there is one group."""
+        return values.dim() == 0 or values.shape[self.dim] == 1 != groups
 
     def _positions(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return where the shared groups are among those of which this rank holds parts, and where among the shared."""

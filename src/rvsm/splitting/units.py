@@ -50,13 +50,19 @@ class Unit:
         On one process, these are all groups. Among several, each group belongs to the first that has weights of it.
         """
         ws = [layer.w.detach() for layer in self.layers] if at is None else at
+        joint = None if self.joint is None else self.joint_magnitudes(self.ranks.sum_(self.squares(ws)))
+        return self._magnitudes(ws[0], joint)
+
+    def measured(self, at: Tensor) -> Tensor:
+        """Return the same, but joint groups as they were last measured, where only some of their parts are given."""
+        return self._magnitudes(at, None if self.joint is None else self.joint.magnitudes)
+
+    @property
+    def groups(self) -> int:
+        """The number of groups."""
         if self.first.coupling is not None:
-            return self._owned(self.joint_magnitudes(self.ranks.sum_(self.squares(ws))))
-        magnitudes = self.first.magnitudes(ws[0])
-        if self.joint is not None:
-            whole = self.joint_magnitudes(self.ranks.sum_(self.squares(ws)))
-            magnitudes = self.first.with_joint(magnitudes, whole)
-        return self._owned(magnitudes)
+            return self.first.coupling.count
+        return round(self._total(self._owned(self.first.norms(self.first.w.detach())).numel()))
 
     def squares(self, at: Sequence[Tensor]) -> Tensor:
         """Return the sums of squares of the joint groups, over the weights that are here."""
@@ -98,7 +104,8 @@ class Unit:
             return (float(w.std()) or 1.0) if w.numel() > 1 else 1.0
         mean = self._total(sum(float(w.sum(dtype=torch.float64)) for w in ws)) / self.weights
         squares = self._total(sum(float((w.double() - mean).square().sum()) for w in ws))
-        return (sqrt(squares / (self.weights - 1)) or 1.0) if self.weights > 1 else 1.0
+        deviation = torch.tensor(sqrt(squares / max(self.weights - 1, 1)), dtype=ws[0].dtype)  # rounded, as that of one
+        return float(deviation) or 1.0
 
     def spread(self, chosen: Tensor) -> dict[str, Tensor]:
         """Return masks of the weights in chosen groups by layer name, given which groups of this process are chosen."""
@@ -120,6 +127,12 @@ class Unit:
             return 0.0
         penalty = Grouped(self.first.penalty, self.first.groups)
         return self._total(float(penalty.value_at(self.magnitudes(us), self.sizes())))
+
+    def _magnitudes(self, w: Tensor, joint: Tensor | None) -> Tensor:
+        if joint is None:
+            return self._owned(self.first.magnitudes(w))
+        whole = self.first.coupling is not None
+        return self._owned(joint if whole else self.first.with_joint(self.first.magnitudes(w), joint))
 
     def _owned(self, values: Tensor) -> Tensor:
         """Return the values of the groups that belong to this process."""
