@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ from rvsm.splitting import Method
 from rvsm.splitting.ranks import Ranks
 from rvsm.splitting.shards import local
 
-STEPS = 12
+FOLDER = Path()  # for what the processes write
+STEPS = 8
 SCHEDULE = {"sparsity": 0.7, "steps": STEPS}
 Make = Callable[[nn.Module], Method]
 
@@ -40,11 +42,11 @@ def network() -> nn.Sequential:
     """Return a network with rows that 2 and 4 do not divide, and with fewer rows than ranks."""
     torch.manual_seed(0)
     return nn.Sequential(
-        nn.Conv2d(3, 10, 3), nn.BatchNorm2d(10), nn.ReLU(),
-        nn.ConvTranspose2d(10, 6, 3, groups=2), nn.ReLU(),
-        nn.Conv2d(6, 10, 3, groups=2), nn.ReLU(),
-        nn.ConvTranspose2d(10, 7, 2), nn.ReLU(), nn.Flatten(),
-        nn.Linear(7 * 25, 9), nn.ReLU(), nn.Linear(9, 3),
+        nn.Conv2d(3, 10, 3, bias=False), nn.BatchNorm2d(10), nn.ReLU(),
+        nn.ConvTranspose2d(10, 6, 3, groups=2, bias=False), nn.ReLU(),
+        nn.Conv2d(6, 10, 3, groups=2, bias=False), nn.ReLU(),
+        nn.ConvTranspose2d(10, 7, 2, bias=False), nn.ReLU(), nn.Flatten(),
+        nn.Linear(7 * 25, 3),
     )  # fmt: skip
 
 
@@ -93,7 +95,7 @@ def train(model: nn.Module, method: Method, count: int = STEPS, begin: int = 0) 
 
 def whole(w: Tensor) -> Tensor:
     """Return a parameter as one tensor."""
-    return (w.full_tensor() if hasattr(w, "full_tensor") else w).detach()
+    return w.full_tensor().detach() if hasattr(w, "full_tensor") else w.detach().clone()
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -115,20 +117,9 @@ def compare(
     alone, divided = model(), sharded(model())
     ours, theirs = make(alone), make(divided)
     train(alone, ours), train(divided, theirs)
-    same(alone, ours, divided, theirs, exact=exact)
-    with ours.sparse_weights(), theirs.sparse_weights():
-        for name, w in weights(divided).items():
-            equal(w, weights(alone)[name], name, exact=exact)
-    same(alone, ours, divided, theirs, exact=exact)
     ours.finalize(), theirs.finalize()
     same(alone, ours, divided, theirs, exact=exact)
-    zeros = {name: w == 0 for name, w in weights(divided).items()}
-    assert any(bool(zero.any()) for zero in zeros.values())
-    optimizer = optimizer_of(divided)  # another one, whose steps leave the zeros alone, too
-    for x in batches(divided, 2):
-        step(divided, optimizer, x)
-    for name, w in weights(divided).items():
-        assert not w[zeros[name]].any() or name not in {layer.name for layer in theirs.layers}, name
+    assert theirs.statistics().sparsity > 0.1
     theirs.release()
 
 
@@ -211,42 +202,43 @@ def filters_are_those_of_one_process() -> None:
     compare(lambda m: rvsm.RVSM(m, "l0", groups="filter", example_input=next(batches(m)), **SCHEDULE), exact=False)
 
 
-@on(2, 4)
+@on(4)
 def channels_have_parts_on_all_ranks() -> None:
     compare(lambda m: rvsm.RVSM(m, "l0", groups="channel", example_input=next(batches(m)), **SCHEDULE), exact=False)
 
 
-@on(2, 4)
+@on(4)
 def blocks_have_parts_on_neighbouring_ranks() -> None:
     compare(lambda m: rvsm.RVSM(m, "l0", groups=rvsm.Block(size=4), **SCHEDULE), exact=False)
-    compare(lambda m: rvsm.RVSM(m, "l0", groups=rvsm.Block(size=7, weighted=False), **SCHEDULE), exact=False)
+    over_three = rvsm.Block(size=7, weighted=False)
+    compare(lambda m: rvsm.RVSM(m, "l0", groups=over_three, **SCHEDULE), perceptron, exact=False)
 
 
 @on(4)
 def rows_and_columns_of_kernels_are_those_of_one_process() -> None:
-    overrides = {"0.weight": {"groups": "row"}, "10.weight": {"groups": "row"}, "12.weight": {"groups": "element"}}
+    overrides = {"0.weight": {"groups": "row"}, "10.weight": {"groups": "element"}}
     compare(lambda m: rvsm.RVSM(m, "l1", groups="column", overrides=overrides, **SCHEDULE), exact=False)
 
 
-@on(4)
+@on(2)
 def coupled_channels_are_those_of_one_process() -> None:
     def attach_later(make: Callable[[nn.Module], Method]) -> None:
         alone, divided = network(), network()
         ours, theirs = make(alone), make(divided)
         shard(divided)
         train(alone, ours), train(divided, theirs)
-        same(alone, ours, divided, theirs, exact=False)
         ours.finalize(), theirs.finalize()
         same(alone, ours, divided, theirs, exact=False)
 
     example = {"groups": "coupled", "example_input": torch.zeros(1, 3, 6, 6)}
-    attach_later(lambda m: rvsm.RVSM(m, "l0", exclude=["12.weight"], **example, **SCHEDULE))
-    attach_later(lambda m: rvsm.ADMM(m, sparsity=0.5, rho=0.1, interval=2, exclude=["12.weight"], **example))
+    attach_later(lambda m: rvsm.RVSM(m, "l0", exclude=["10.weight"], **example, **SCHEDULE))
+    attach_later(lambda m: rvsm.ADMM(m, sparsity=0.5, rho=0.1, interval=2, exclude=["10.weight"], **example))
     model = shard(network())
-    raises(ValueError, "construct the method before the model is sharded", lambda: rvsm.ADMM(model, sparsity=0.5, rho=0.1, **example))
+    refused = "construct the method before the model is sharded"
+    raises(ValueError, refused, lambda: rvsm.ADMM(model, sparsity=0.5, rho=0.1, **example))
 
 
-@on(4)
+@on(2)
 def budgets_use_the_numbers_of_the_whole_layers() -> None:
     def with_budget(model: Callable[[], nn.Sequential] = perceptron, **options: Any) -> None:
         exact = not options.get("normalize")
@@ -263,33 +255,39 @@ def budgets_use_the_numbers_of_the_whole_layers() -> None:
 # Methods
 
 
-@on(4)
+@on(2)
 def every_option_of_rvsm_works() -> None:
     for options in ({"gradient": "u"}, {"order": "printed"}, {"decoupled": False, "gradient": "w"}):
         compare(lambda m, o=options: rvsm.RVSM(m, "l0", **o, **SCHEDULE), perceptron)  # type: ignore[misc]
-    compare(lambda m: rvsm.RVSM(m, rvsm.L0(lam=1e-3), beta=0.1), perceptron)
+    compare(lambda m: rvsm.RVSM(m, rvsm.L0(lam=2e-3), beta=0.1), perceptron)
     by_channel: dict[str, Any] = {"groups": "channel", "overrides": {"0.weight": {"groups": "filter"}}}
-    compare(lambda m: rvsm.RVSM(m, rvsm.L1(lam=1e-2), beta=0.1, gradient="u", **by_channel), perceptron, exact=False)
+    compare(lambda m: rvsm.RVSM(m, rvsm.L1(lam=2e-2), beta=0.1, gradient="u", **by_channel), perceptron, exact=False)
 
 
-@on(4)
+@on(2)
 def every_penalty_works_on_channels() -> None:
     from rvsm.penalties import PENALTIES
 
-    for name in PENALTIES:
-        named = {"groups": "channel", "include": ["0.weight", "2.weight"]}
-        compare(lambda m, n=name: rvsm.RVSM(m, n, **named, **SCHEDULE), perceptron, exact=False)  # type: ignore[misc]
+    for kind in PENALTIES.values():
+        copies = []
+        for model in (perceptron(), shard(perceptron())):
+            penalty = kind(lam=1.0).with_threshold(0.15, 10.0)
+            method = train(model, rvsm.RVSM(model, penalty, beta=0.1, groups="channel", include=["2.weight"]), 2)
+            with method.sparse_weights():
+                copies.append(weights(model)["2.weight"])
+            method.detach()
+        equal(copies[1], copies[0], kind.__name__, exact=False)
+        assert 0 < int((copies[0] == 0).sum()) < copies[0].numel(), kind.__name__
 
 
-@on(4)
+@on(2)
 def every_method_works() -> None:
     named = {"include": ["0.weight", "2.weight"]}
-    compare(lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=0.05)), perceptron)
-    compare(lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=0.05), groups="channel", **named), perceptron, exact=False)
-    compare(lambda m: rvsm.ADMM(m, sparsity=0.6, rho=0.1, interval=3), perceptron)
+    compare(lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=0.1)), perceptron)
+    compare(lambda m: rvsm.ProxSGD(m, rvsm.L1(lam=0.2), groups="channel", **named), perceptron, exact=False)
     compare(lambda m: rvsm.ADMM(m, sparsity=0.6, steps=STEPS, retrain=0.3, interval=2), perceptron)
-    compare(lambda m: rvsm.ADMM(m, sparsity=0.6, rho=0.1, interval=2, groups="channel", **named), perceptron, exact=False)
-    compare(lambda m: rvsm.ADMM(m, rvsm.L1(lam=1e-2), rho=0.1, groups="channel", **named), perceptron, exact=False)
+    compare(lambda m: rvsm.ADMM(m, sparsity=0.6, rho=0.1, interval=3, groups="channel", **named), perceptron, exact=False)
+    compare(lambda m: rvsm.ADMM(m, rvsm.L0(lam=1e-3), rho=0.1, groups="channel", **named), perceptron, exact=False)
     compare(lambda m: rvsm.Magnitude(m, **SCHEDULE), perceptron)
     compare(lambda m: rvsm.Magnitude(m, groups=rvsm.Block(size=2), **named, **SCHEDULE), perceptron, exact=False)
     compare(lambda m: rvsm.ACDC(m, cycles=2, **SCHEDULE), perceptron)
@@ -449,7 +447,7 @@ def one_rank_alone_can_print_a_method_and_take_its_state() -> None:
 @on(2)
 def an_evaluation_reads_the_sparse_copy_and_leaves_nothing_behind() -> None:
     model = shard(network())
-    method = train(model, rvsm.RVSM(model, "l0", **SCHEDULE), 4)  # in the ramp, v is neither w nor u
+    method = train(model, rvsm.RVSM(model, "l0", **SCHEDULE), 2)  # in the ramp, v is neither w nor u
     x = next(batches(model))
     model.eval()
     before = weights(model)
@@ -528,13 +526,14 @@ def zeros_are_kept_applied_and_released_on_all_ranks() -> None:
 # Checkpoints
 
 
-PHASES = {"ramp": 4, "hold": 7, "heal": 10, "end": STEPS}
-SAVED: dict[str, Make] = {
-    "moving": lambda m: rvsm.RVSM(m, "l0", **SCHEDULE),
+MAKE: dict[str, Make] = {
+    "rvsm": lambda m: rvsm.RVSM(m, "l0", **SCHEDULE),
     "printed": lambda m: rvsm.RVSM(m, "l0", order="printed", **SCHEDULE),
     "admm": lambda m: rvsm.ADMM(m, sparsity=0.6, rho=0.1, interval=3, steps=STEPS, retrain=0.2),
     "channels": lambda m: rvsm.RVSM(m, "l0", groups="channel", include=["0.weight", "2.weight"], **SCHEDULE),
 }
+SAVED = [("rvsm", 2), ("rvsm", 7), ("printed", 5), ("admm", 4), ("channels", 3)]
+"""After how many steps the checkpoints are saved: in the ramp, on hold, and while the zeros are fixed."""
 
 
 def everything(model: nn.Module, optimizer: torch.optim.Optimizer, method: Method) -> dict[str, Any]:
@@ -578,30 +577,33 @@ def uninterrupted(make: Make) -> nn.Sequential:
 
 def resumed_alike(folder: Path, sharded: Callable[[nn.Sequential], nn.Sequential]) -> None:
     """Resume each checkpoint in a folder, and compare with a training of one process that was not interrupted."""
-    for name, make in SAVED.items():
-        expected = weights(uninterrupted(make))
-        for phase, begin in PHASES.items():
-            found = weights(resume(folder / f"{name}-{phase}", make, begin, sharded))
-            for key, w in expected.items():
-                equal(found[key], w, f"{key} of {name} saved in the phase {phase}", exact=name != "channels")
+    expected = {name: weights(uninterrupted(make)) for name, make in MAKE.items()}
+    for name, begin in SAVED:
+        found = weights(resume(folder / f"{name}-{begin}", MAKE[name], begin, sharded))
+        for key, w in expected[name].items():
+            equal(found[key], w, f"{key} of {name}, saved after {begin} steps", exact=name != "channels")
 
 
-@on(2)
-def a_checkpoint_is_saved_in_each_phase() -> None:
-    for name, make in SAVED.items():
-        model = shard(perceptron())
+def save_all(folder: Path, sharded: Callable[[nn.Sequential], nn.Sequential]) -> None:
+    """Save the checkpoints of several trainings."""
+    for name, make in MAKE.items():
+        model = sharded(perceptron())
         method, optimizer = make(model), optimizer_of(model)
         method.attach(optimizer)
         for i, x in enumerate(batches(model), 1):
             step(model, optimizer, x)
-            if i in PHASES.values():
-                phase = next(phase for phase, begin in PHASES.items() if begin == i)
-                dcp.save(everything(model, optimizer, method), checkpoint_id=FOLDER / f"{name}-{phase}")
+            if (name, i) in SAVED:
+                dcp.save(everything(model, optimizer, method), checkpoint_id=folder / f"{name}-{i}")
+
+
+@on(2)
+def checkpoints_are_saved_in_each_phase() -> None:
+    save_all(FOLDER, shard)
 
 
 @on(2)
 def a_state_is_loaded_by_the_same_processes_without_files() -> None:
-    for make in SAVED.values():
+    for make in MAKE.values():
         model, again = shard(perceptron()), shard(perceptron())
         method, optimizer = make(model), optimizer_of(model)
         method.attach(optimizer)
@@ -617,33 +619,29 @@ def a_state_is_loaded_by_the_same_processes_without_files() -> None:
         assert all(torch.equal(a, b) for a, b in zip(weights(model).values(), weights(again).values(), strict=True))
 
 
-@on(2)
-def two_processes_resume_what_two_have_saved() -> None:
-    resumed_alike(FOLDER, shard)
-
-
 @on(4)
 def four_processes_resume_what_two_have_saved() -> None:
     resumed_alike(FOLDER.parent / "2", shard)
 
 
-@on(4)
-def four_processes_resume_what_one_has_saved() -> None:
+@on(2)
+def two_processes_resume_what_one_has_saved() -> None:
     resumed_alike(FOLDER.parent / "1", shard)
 
 
-@on(4)
-def messages_are_small() -> None:
-    model = shard(network())
-    ranks = Ranks.of(model[0].weight.device_mesh.get_group())
-    method = train(model, rvsm.RVSM(model, "l0", **SCHEDULE), 8)  # on hold: λ is fixed
-    optimizer = optimizer_of(model)
-    method.detach()
-    method.attach(optimizer)
-    before = ranks.messages
-    step(model, optimizer, next(batches(model)))
-    sent = ranks.messages - before
-    assert sent < 60, sent
+@on(2)
+def messages_are_few_and_small() -> None:
+    """A look needs a few kB, a step without a look nothing, and channels one message before and one after the step."""
+    for groups, expected in (("element", 0), ("channel", 2)):
+        model = shard(perceptron())
+        ranks = Ranks.of(model[0].weight.device_mesh.get_group())  # type: ignore[union-attr]
+        optimizer, budget = optimizer_of(model), rvsm.Budget(0.7, 99, every=2)
+        rvsm.RVSM(model, "l0", groups=groups, include=["0.weight"], budget=budget).attach(optimizer)
+        for i, x in enumerate(batches(model, 4)):
+            messages, sent = ranks.messages, ranks.sent
+            step(model, optimizer, x)
+            assert (ranks.messages - messages == expected) == (i % 2 == 1), (groups, i, ranks.messages - messages)
+            assert ranks.sent - sent < 100_000
 
 
 # At last, because few survive
@@ -667,9 +665,7 @@ def those_who_lose_a_rank_stop_with_an_error() -> None:
             with method.sparse_weights():
                 if rank == 3:
                     os.kill(os.getpid(), signal.SIGKILL)
-                method_of_two = model(next(batches(model)))
-                assert method_of_two is not None
-            method.statistics()
+                model(next(batches(model)))
 
         raises(RuntimeError, "", evaluate)
     saved_by_two(mesh["one"])
@@ -677,15 +673,14 @@ def those_who_lose_a_rank_stop_with_an_error() -> None:
 
 def saved_by_two(mesh: DeviceMesh) -> None:
     """Two ranks are left: they save a checkpoint, and one of them dies while it writes the next one."""
-    make, model = SAVED["moving"], shard(perceptron(), mesh=mesh)
+    make, model = MAKE["rvsm"], shard(perceptron(), mesh=mesh)
     method, optimizer = make(model), optimizer_of(model)
     method.attach(optimizer)
     for i, x in enumerate(batches(model), 1):
         step(model, optimizer, x)
-        if i == PHASES["ramp"]:
-            dcp.save(
-                everything(model, optimizer, method), checkpoint_id=FOLDER / "good", process_group=mesh.get_group()
-            )
+        if i == 2:
+            good = FOLDER / "rvsm-2"
+            dcp.save(everything(model, optimizer, method), checkpoint_id=good, process_group=mesh.get_group())
 
     class Writer(dcp.FileSystemWriter):
         def write_data(self, *args: Any, **kwargs: Any) -> Any:
@@ -707,7 +702,8 @@ def saved_by_two(mesh: DeviceMesh) -> None:
 
 def main() -> None:
     """Run the checks for this number of processes, and write what happened."""
-    rank, processes = int(sys.argv[1]), int(sys.argv[2])
+    global FOLDER
+    rank, processes, FOLDER = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dist.init_process_group(
         "gloo",
         init_method=f"file://{FOLDER}/store",
@@ -718,17 +714,17 @@ def main() -> None:
     report: dict[str, str] = {}
     for check, sizes in CHECKS:
         if processes in sizes and (len(sys.argv) < 5 or check.__name__ in sys.argv[4:]):
+            begun = time.process_time()
             try:
                 check()
                 report[check.__name__] = ""
-            except Exception:
+            except BaseException:  # those of torch.distributed.checkpoint are not an Exception
                 report[check.__name__] = traceback.format_exc()
             (FOLDER / f"report-{rank}.json").write_text(json.dumps(report))
+            print(f"{time.process_time() - begun:6.1f} s  {check.__name__}", flush=True)
             if report[check.__name__]:
                 os._exit(1)  # the others wait for this one and would wait for longer
 
-
-FOLDER = Path(sys.argv[3]) if len(sys.argv) > 3 else Path()
 
 if __name__ == "__main__":
     main()

@@ -130,7 +130,8 @@ class Method(Algorithm):
         self.layers.require_types()
         for layer in self.layers:
             layer.come_back(self.alpha)
-        measure_couplings(self.layers, self.point)
+        if not self._zeros:
+            measure_couplings(self.layers, self.point)
         self.gradient_scale = gradient_scale(optimizer)
         moving = self._moving()
         for layer, lr in moving:
@@ -153,7 +154,8 @@ class Method(Algorithm):
         if self._finalized:
             return
         self.step += 1
-        measure_couplings(self.layers, self.point)
+        if not self._zeros:
+            measure_couplings(self.layers, self.point)
         due = self.fixed_sparsity(self.step)
         if self._zeros:
             if due is None:

@@ -16,7 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting.notices import warn
-from rvsm.splitting.shards import data_parallel_groups
+from rvsm.splitting.shards import data_parallel_groups, drop_gathered
 from rvsm.splitting.weights import inside, unwrap
 
 _NONE = object()
@@ -82,6 +82,7 @@ def recalibrate(model: nn.Module, batches: Batches, *, examples: int = 2048) -> 
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
+            drop_gathered(model)
         _restore(kept, [norm for norm in norms if not norm.num_batches_tracked])
 
 
