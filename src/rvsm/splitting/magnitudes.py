@@ -104,7 +104,7 @@ class Magnitudes:
 
     def within(self, intervals: Floats) -> list[Tally]:
         """Return the tallies of closed intervals [first, last], in a single pass over all magnitudes."""
-        counts = [_Interval(first, last) for first, last in intervals]
+        counts = [_Interval(first, last, has_costs=self.costs is not None) for first, last in intervals]
         for block, costs in self._blocks():
             for count in counts:
                 count.add(block, costs)
@@ -144,13 +144,13 @@ class Magnitudes:
 class _Interval:
     """The magnitudes of a closed interval, collected block by block."""
 
-    def __init__(self, first: Any, last: Any) -> None:
+    def __init__(self, first: Any, last: Any, *, has_costs: bool) -> None:
         self.first, self.last = first, last
         self.below, self.lowest = np.zeros(
             (2, 2)
         )  # the number, and the cost, of those below, and of those at its start
         self.inside: list[Floats] = []
-        self.costs: list[Floats] = []
+        self.costs: list[Floats] | None = [] if has_costs else None
 
     def add(self, block: Any, costs: Floats | None) -> None:
         near = (block >= self.first) & (block <= self.last)
@@ -160,11 +160,11 @@ class _Interval:
         self.inside.append(found[more])
         self.below += _weight(block < self.first, costs)
         self.lowest += _weight(~more, theirs)
-        if theirs is not None:
+        if self.costs is not None and theirs is not None:
             self.costs.append(theirs[more])
 
     def tally(self, dtype: Any) -> Tally:
-        found, costs = _ascending(_joined(self.inside, dtype), _joined(self.costs) if self.costs else None)
+        found, costs = _ascending(_joined(self.inside, dtype), None if self.costs is None else _joined(self.costs))
         sums = _sums(len(found), costs)
         for i, measure in enumerate(sums):
             sums[measure] = self.below[i] + np.concatenate([[0.0], self.lowest[i] + sums[measure]])
