@@ -65,21 +65,27 @@ class Unit:
         return round(self._total(self._owned(self.first.norms(self.first.w.detach())).numel()))
 
     def squares(self, at: Sequence[Tensor]) -> Tensor:
-        """Return the sums of squares of the joint groups, over the weights that are here."""
+        """Return the sums of squares of the joint groups, over the weights that are here.
+
+        Among several processes, they are float64: their sum then does not depend on the order, once it is rounded, and
+        a group whose magnitude is the threshold is on the same side of it wherever and whenever it is measured.
+        """
         if self.first.coupling is None:
             assert self.first.division is not None
-            return self.first.division.to_shared(self.first.norms(at[0]).square())
-        norms = [(layer, layer.norms(w)) for layer, w in zip(self.layers, at, strict=True)]
-        return self._sum((layer.parts_here, n.square()) for layer, n in norms if self._counts_here(layer))
+            return self.first.division.to_shared(self.first.norms(at[0]).double().square())
+        pairs = [(layer, w) for layer, w in zip(self.layers, at, strict=True) if self._counts_here(layer)]
+        norms = [(layer, layer.norms(w)) for layer, w in pairs]
+        exact = self.ranks is not ALONE
+        return self._sum((layer.parts_here, (n.double() if exact else n).square()) for layer, n in norms)
 
     def joint_magnitudes(self, squares: Tensor) -> Tensor:
         """Return the magnitudes of the joint groups, given their sums of squares over all layers and processes."""
-        if not self.first.groups.weighted:
-            return squares.sqrt()
-        sizes = self._all_costs(lambda _: 1)
-        if self.first.coupling is None and self.first.division is not None:
-            sizes = self.first.division.shared_of(sizes)
-        return (squares / sizes.to(squares)).sqrt()
+        if self.first.groups.weighted:
+            sizes = self._all_costs(lambda _: 1)
+            if self.first.coupling is None and self.first.division is not None:
+                sizes = self.first.division.shared_of(sizes)
+            squares = squares / sizes.to(squares)
+        return squares.sqrt().to(self.first.parameter.dtype)
 
     def sizes(self) -> Tensor:
         """Return the number of weights in each group, broadcastable to the shape of the magnitudes."""
