@@ -450,7 +450,7 @@ def one_rank_alone_can_print_a_method_and_take_its_state() -> None:
 @on("two")
 def an_evaluation_reads_the_sparse_copy_and_leaves_nothing_behind() -> None:
     model = shard(network())
-    method = train(model, rvsm.RVSM(model, "l0", **SCHEDULE), 2)  # in the ramp, v is neither w nor u
+    method = train(model, rvsm.RVSM(model, "l0", **SCHEDULE), 3)  # in the ramp, v is neither w nor u
     x = next(batches(model))
     model.eval()
     before = weights(model)
@@ -535,7 +535,7 @@ MAKE: dict[str, Make] = {
     "admm": lambda m: rvsm.ADMM(m, sparsity=0.6, rho=0.1, interval=3, steps=STEPS, retrain=0.2),
     "channels": lambda m: rvsm.RVSM(m, "l0", groups="channel", include=["0.weight", "2.weight"], **SCHEDULE),
 }
-SAVED = [("rvsm", 2), ("rvsm", 7), ("printed", 5), ("admm", 4), ("channels", 3)]
+SAVED = [("rvsm", 3), ("rvsm", 7), ("printed", 5), ("admm", 4), ("channels", 3)]
 """After how many steps the checkpoints are saved: in the ramp, on hold, and while the zeros are fixed."""
 
 
@@ -692,8 +692,8 @@ def saved_by_two(mesh: DeviceMesh) -> None:
     method.attach(optimizer)
     for i, x in enumerate(batches(model), 1):
         step(model, optimizer, x)
-        if i == 2:
-            good = FOLDER / "four" / "rvsm-2"
+        if i == 3:
+            good = FOLDER / "four" / "rvsm-3"
             dcp.save(everything(model, optimizer, method), checkpoint_id=good, process_group=mesh.get_group())
 
     class Writer(dcp.FileSystemWriter):
@@ -716,7 +716,7 @@ def saved_by_two(mesh: DeviceMesh) -> None:
 
 @on("last")
 def the_checkpoint_before_the_one_that_was_interrupted_can_be_loaded() -> None:
-    found = weights(resume(FOLDER / "four" / "rvsm-2", MAKE["rvsm"], 2, lambda model: model))
+    found = weights(resume(FOLDER / "four" / "rvsm-3", MAKE["rvsm"], 3, lambda model: model))
     for name, w in weights(uninterrupted(MAKE["rvsm"])).items():
         equal(found[name], w, name, exact=True)
 
