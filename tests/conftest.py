@@ -10,6 +10,8 @@ from filelock import FileLock
 # The tests run on as many processes as there are cores: more threads in each would only wait for each other.
 torch.set_num_threads(1)
 
+collect_ignore = ["splitting/sharded.py"]  # it has no doctests, and importing it imports FSDP
+
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:

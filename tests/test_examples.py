@@ -18,6 +18,7 @@ LAST_WORDS = {
     "train_lightning": r"90\.00% of the sparsified weights are zero",
     "train_transformers": r"90\.00% of the sparsified weights are zero",
     "train_accelerate": r"epoch 9: 90\.0% zeros, accuracy of the sparse copy [89]\d\.\d%",
+    "train_fsdp": r"accuracy with 90\.0% zeros, sharded over 2 processes: [89]\d\.\d%",
     "shrink_channels": r"difference of the outputs: \de-0[4-9]\n21442 parameters became \d{4}; accuracy: [89]\d\.\d%",
     "run_without_torch": r"accuracy: [89]\d\.\d%; torch is loaded: False",
 }
@@ -25,7 +26,9 @@ LAST_WORDS = {
 
 def run(name: str, folder: Path, *arguments: str) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+    # What torchrun runs, with a port that is free.
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if name == "train_fsdp" else []
+    command = [sys.executable, *launcher, str(EXAMPLES / f"{name}.py"), *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

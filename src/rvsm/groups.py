@@ -40,6 +40,16 @@ class Grouping(ABC):
     def spread(self, values: Tensor, w: Tensor) -> Tensor:
         """Give each weight of ``w`` the value of its group."""
 
+    def span(self, dim: int, dimensions: int) -> int | None:
+        """Return how many neighbours along a dimension are in the same group; None for all of them.
+
+        It says which groups have parts on several processes if a tensor is divided among them along this dimension.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not define span(dim, dimensions), which is needed for parameters that are"
+            " divided among processes"
+        )
+
     def magnitudes(self, w: Tensor) -> Tensor:
         """Return the magnitude of each group: the root mean square if weighted, otherwise the norm."""
         norms = self.norms(w)
@@ -70,6 +80,10 @@ class Element(Grouping):
         """Return the values: there is already one for each weight."""
         return values
 
+    def span(self, dim: int, dimensions: int) -> int:
+        """Return one."""
+        return 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Slice(Grouping):
@@ -96,6 +110,9 @@ class _Slice(Grouping):
 
     def spread(self, values: Tensor, w: Tensor) -> Tensor:
         return values.expand_as(w)
+
+    def span(self, dim: int, dimensions: int) -> int | None:
+        return None if dim in self._within(dimensions) else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,11 +212,12 @@ class Block(Grouping):
 
     def norms(self, w: Tensor) -> Tensor:
         """Return the norm over ``size`` output channels at each position."""
-        whole = w.shape[0] // self.size * self.size
-        parts = [torch.linalg.vector_norm(w[:whole].view(-1, self.size, *w.shape[1:]), dim=1)] if whole else []
-        if whole < w.shape[0]:
-            parts.append(torch.linalg.vector_norm(w[whole:], dim=0, keepdim=True))
-        return torch.cat(parts)
+        blocks = w.shape[0] // self.size
+        whole = blocks * self.size
+        norms: Tensor = torch.linalg.vector_norm(w[:whole].view(blocks, self.size, *w.shape[1:]), dim=1)
+        if whole == w.shape[0]:
+            return norms
+        return torch.cat([norms, torch.linalg.vector_norm(w[whole:], dim=0, keepdim=True)])
 
     def sizes(self, w: Tensor) -> Tensor:
         """Return ``size`` for each block, and the remainder for the last one."""
@@ -212,6 +230,10 @@ class Block(Grouping):
     def spread(self, values: Tensor, w: Tensor) -> Tensor:
         """Repeat the value of a block for each of its output channels."""
         return values.repeat_interleave(self.size, dim=0)[: w.shape[0]]
+
+    def span(self, dim: int, dimensions: int) -> int:
+        """Return ``size`` output channels, and one position."""
+        return self.size if dim == 0 else 1
 
 
 GROUPS: dict[str, type[Grouping]] = {

@@ -77,9 +77,9 @@ def test_a_rising_learning_rate_lowers_rho_and_keeps_the_shift() -> None:
     for lr in (0.0, 0.05, 0.2, 0.1):
         optimizer.param_groups[0]["lr"] = lr
         model.weight.grad = torch.zeros_like(model.weight)
-        before = method.shifted(method.layers[0])
+        before = method.point(method.layers[0])
         method.beta_changed(method.layers[0], method.layers[0].change_beta(method.layers[0].beta_at(lr)))
-        torch.testing.assert_close(method.shifted(method.layers[0]), before)
+        torch.testing.assert_close(method.point(method.layers[0]), before)
         optimizer.step()
         rhos.append(method.layers[0].beta)
     assert rhos == [None, pytest.approx(5.0), pytest.approx(1.25), pytest.approx(1.25)]

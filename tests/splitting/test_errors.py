@@ -255,13 +255,21 @@ def one_process() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("one_process")
-def test_distributed_tensors_are_refused() -> None:
-    """A part of a tensor has no quantiles."""
+@pytest.mark.parametrize(
+    ("placements", "message"),
+    [
+        ("SS", r"'w' is divided along 2 dimensions of its device mesh.*not with both"),
+        ("RP", r"'w' is a DTensor with the placements .*only Shard and Replicate are supported"),
+    ],
+)
+def test_tensors_that_are_divided_in_other_ways_are_refused(placements: str, message: str) -> None:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-    w = nn.Parameter(distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,))))
-    with pytest.raises(ValueError, match=r"'w' is a DTensor.*DistributedDataParallel instead of FSDP"):
+    kinds = {"S": Shard(0), "R": Replicate(), "P": Partial()}
+    mesh = init_device_mesh("cpu", (1, 1))
+    w = nn.Parameter(DTensor.from_local(torch.ones(4, 4), mesh, [kinds[p] for p in placements]))
+    with pytest.raises(ValueError, match=message):
         rvsm.RVSM([("w", w)], L0, beta=0.1)
 
 
@@ -274,7 +282,7 @@ def test_fully_sharded_models_are_refused(use_orig_params: bool) -> None:
     model = network()
     early = rvsm.RVSM(model, L0, beta=0.1)
     sharded = FullyShardedDataParallel(model, use_orig_params=use_orig_params, device_id=torch.device("cpu"))
-    refused = "is a shard of FullyShardedDataParallel.*DistributedDataParallel instead of FSDP"
+    refused = "belongs to FullyShardedDataParallel.*fully_shard"
     with pytest.raises(ValueError, match=refused):
         rvsm.RVSM(sharded, L0, beta=0.1)
     with pytest.raises(ValueError, match=refused):

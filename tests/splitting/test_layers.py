@@ -8,6 +8,7 @@ import rvsm
 from rvsm.groups import GROUPS
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import select
+from rvsm.splitting.units import Unit
 
 
 def strided(shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
@@ -91,7 +92,7 @@ def test_transposed_convolutions_are_grouped_as_the_equivalent_convolution(convo
 
     layer.penalty = plain.penalty = rvsm.L1(lam=float(magnitudes.median()))
     torch.testing.assert_close(as_convolution(layer.prox(w, 1.0), groups), plain.prox(plain.w, 1.0))
-    assert layer.penalty_value(w) == pytest.approx(plain.penalty_value(plain.w))
+    assert Unit((layer,)).penalty_value([w]) == pytest.approx(Unit((plain,)).penalty_value([plain.w]))
 
 
 @pytest.mark.parametrize("groups", [1, 2])

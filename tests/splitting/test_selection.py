@@ -1,168 +1,417 @@
-"""The choice of groups against a sort of python lists, with ties, limits and unequal costs."""
+"""The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes."""
 
-from math import ceil
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from threading import Barrier
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from rvsm.splitting.selection import Candidates, smallest, together
+from rvsm.splitting import magnitudes as reading
+from rvsm.splitting.magnitudes import Magnitudes, survey
+from rvsm.splitting.ranks import ALONE, Ranks
+from rvsm.splitting.selection import (
+    Candidates,
+    candidates,
+    costs_of,
+    counts_for,
+    cutoffs,
+    removals,
+    smallest,
+    together,
+)
 
-fixed = settings(derandomize=True, deadline=None, max_examples=150)
+fixed = settings(derandomize=True, deadline=None, max_examples=60)
 
-# A handful of values makes ties the rule; zero is among them, and so are two neighbours that differ in the last bit.
-TYING = st.sampled_from([0.0, 0.25, 0.5, 0.5 + 2**-24, 1.0, 3.0])
+# A handful of values makes ties the rule; among them are zero, the smallest positive numbers, and two neighbours that
+# differ in the last bit.
+TYING = st.sampled_from([0.0, 0.25, 0.5, 0.5 + 2**-24, 1.0, 3.0, 2.0**-149, 2.0**-148])
 ANY = st.floats(0, 100, width=32)
-MAGNITUDES = st.lists(TYING, min_size=1, max_size=12) | st.lists(ANY, min_size=1, max_size=12)
+MAGNITUDES = st.lists(TYING, min_size=1, max_size=12) | st.lists(ANY, min_size=1, max_size=40)
+
+
+@pytest.fixture(params=["whole", "sampled", "accelerator"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read small layers as a whole; by samples of an eighth, which are often wrong; or with torch, as on a GPU."""
+    if request.param == "sampled":
+        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 8)))
+    if request.param == "accelerator":
+        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 2)))
+        monkeypatch.setattr(reading, "_array", lambda part: part.detach().flatten())
+
+
+by_each_reader = pytest.mark.usefixtures("reader")
+
+
+@dataclass
+class Drawn:
+    """A layer: the magnitudes and costs of its groups, how many it keeps, and where processes divide it."""
+
+    magnitudes: list[float]
+    costs: list[float]
+    kept: int
+    scale: float
+    cuts: list[int]  # where the parts of further processes begin; if there are none, each process has the whole layer
+
+    @property
+    def ranked(self) -> np.ndarray:
+        return np.float32(self.magnitudes) / np.float32(self.scale)
+
+    def on(self, ranks: Ranks) -> Magnitudes:
+        ends = [0, *self.cuts, len(self.magnitudes)]
+        part = slice(*ends[ranks.rank : ranks.rank + 2]) if self.cuts else slice(None)
+        signed = (torch.tensor(self.magnitudes) * (-1.0) ** torch.arange(len(self.magnitudes)))[part]
+        costs = np.array(self.costs[:1] if len(set(self.costs)) == 1 else self.costs[part])
+        halves = [signed[: len(signed) // 2], signed[len(signed) // 2 :]]
+        return Magnitudes(halves, self.scale, costs, ranks if self.cuts else ALONE)
 
 
 @st.composite
-def layers(draw: st.DrawFn) -> tuple[list[float], list[float], float]:
-    """Return the magnitudes and costs of the groups of a layer, and its floor."""
+def layers(draw: st.DrawFn, ranks: int = 1) -> Drawn:
     magnitudes = draw(MAGNITUDES)
     n = len(magnitudes)
     if draw(st.booleans()):
         costs = [float(draw(st.sampled_from([1, 2.5, 9, 64])))] * n
     else:
         costs = [float(c) for c in draw(st.lists(st.sampled_from([1, 2, 4, 7]), min_size=n, max_size=n))]
-    return magnitudes, costs, draw(st.sampled_from([0.0, 0.005, 0.25, 0.5]))
+    cuts = sorted(draw(st.lists(st.integers(0, n), min_size=ranks - 1, max_size=ranks - 1)))
+    divided = draw(st.booleans()) if ranks > 1 else False
+    scale = draw(st.sampled_from([1.0, 1.0, 0.3, 7.0]))
+    return Drawn(magnitudes, costs, draw(st.integers(1, n)), scale, cuts if divided else [])
 
 
-def candidates(magnitudes: list[float], costs: list[float], floor: float) -> Candidates:
-    same = len(set(costs)) == 1
-    cost = torch.tensor(costs[0] if same else costs, dtype=torch.float64)
-    kept = max(1, ceil(floor * len(magnitudes)))
-    return Candidates.of(torch.tensor(magnitudes, dtype=torch.float32), cost, kept)
+class Sort:
+    """The groups of a layer in order: what the selection has to find without sorting them."""
+
+    def __init__(self, layer: Drawn) -> None:
+        order = np.argsort(layer.ranked, kind="stable")
+        self.magnitudes = layer.ranked[order]
+        self.costs = np.concatenate([[0.0], np.cumsum(np.array(layer.costs)[order])])
+        self.equal = len(set(layer.costs)) == 1
+        self.limit = len(order) - layer.kept
+
+    def count_for(self, cost: float) -> int:
+        if self.equal:
+            return min(max(round(cost / float(self.costs[1])), 0), len(self.magnitudes))
+        return int(np.abs(self.costs - cost).argmin())
+
+    def below(self, threshold: float, side: str) -> int:
+        return min(int(self.magnitudes.searchsorted(np.float32(threshold), side)), self.limit)
+
+    def cutoff(self, count: int, wanted: float | None) -> float:
+        if count == 0:
+            return 0.0
+        last = float(self.magnitudes[count - 1])
+        if count == len(self.magnitudes):
+            return last
+        following = float(self.magnitudes[count])
+        most = following * (1 - 16 * float(np.finfo(np.float32).eps))
+        return min((last + following) / 2 if wanted is None else max(wanted, last), most)
 
 
-def by_magnitude(magnitudes: list[float], costs: list[float]) -> list[tuple[float, float]]:
-    """Return (magnitude, cost), smallest first, ties in the order of the layer."""
-    return sorted(zip(magnitudes, costs, strict=True), key=lambda pair: pair[0])
+def sorted_together(pool: Sequence[Sort], target: float) -> tuple[list[int], float]:
+    allowed = np.unique(np.concatenate([[0.0], *(layer.magnitudes for layer in pool)]))
+    costs = [sum(layer.costs[layer.below(t, "right")] for layer in pool) for t in allowed]
+    threshold = next((float(t) for t, cost in zip(allowed, costs, strict=True) if cost >= target), float(allowed[-1]))
+    counts = [layer.below(threshold, "left") for layer in pool]
+    missing = target - sum(layer.costs[count] for layer, count in zip(pool, counts, strict=True))
+    for i, layer in enumerate(pool):
+        taken = layer.costs[counts[i]]
+        counts[i] = min(max(layer.count_for(taken + missing), counts[i]), layer.below(threshold, "right"))
+        missing -= layer.costs[counts[i]] - taken
+    return counts, threshold
 
 
+class Threads(Ranks):
+    """Processes that are threads: the same sums, without a network."""
+
+    def __init__(self, size: int, rank: int, shared: list, barrier: Barrier) -> None:
+        super().__init__(None)
+        self.size, self.rank, self.shared, self.barrier = size, rank, shared, barrier
+
+    def _all(self, tensor: Tensor) -> list[Tensor]:
+        self._count(tensor)
+        self.shared[self.rank] = tensor.clone()
+        self.barrier.wait(20)
+        found = list(self.shared)
+        self.barrier.wait(20)
+        return found
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        return tensor.copy_(torch.stack(self._all(tensor)).sum(0))
+
+    def max_(self, tensor: Tensor) -> Tensor:
+        return tensor.copy_(torch.stack(self._all(tensor)).amax(0))
+
+    def before(self, tensor: Tensor) -> Tensor:
+        return torch.stack([torch.zeros_like(tensor), *self._all(tensor)[: self.rank]]).sum(0)
+
+
+def on_each(size: int, work: Callable[[Ranks], object]) -> list:
+    """Return what each of some threads returns for the same work on its part of the layers."""
+    if size == 1:
+        return [work(ALONE)]
+    shared, barrier = [None] * size, Barrier(size)
+
+    def one(rank: int) -> object:
+        try:
+            return work(Threads(size, rank, shared, barrier))
+        except BaseException:
+            barrier.abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(one, range(size)))
+
+
+def pool_of(drawn: Sequence[Drawn], ranks: Ranks = ALONE) -> list[Candidates]:
+    return candidates(survey([layer.on(ranks) for layer in drawn]), [layer.kept for layer in drawn])
+
+
+def pools(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
+    ranks = draw(st.sampled_from([1, 1, 2, 3]))
+    return ranks, draw(st.lists(layers(ranks), min_size=1, max_size=4))
+
+
+POOLS = st.composite(pools)()
+
+
+@by_each_reader
 @fixed
-@given(layers())
-def test_candidates_are_the_sorted_groups(layer: tuple[list[float], list[float], float]) -> None:
-    magnitudes, costs, floor = layer
-    c, ordered = candidates(*layer), by_magnitude(magnitudes, costs)
-    assert c.magnitudes.tolist() == [m for m, _ in ordered]
-    assert [c.cost_of(n) for n in range(len(ordered) + 1)] == [
-        sum(cost for _, cost in ordered[:n]) for n in range(len(ordered) + 1)
-    ]
-    assert c.total == sum(costs)
-    assert c.limit == len(magnitudes) - max(1, ceil(floor * len(magnitudes)))
+@given(POOLS, st.floats(-0.1, 1.1))
+def test_costs_and_counts_are_those_of_the_sorted_groups(pool: tuple[int, list[Drawn]], share: float) -> None:
+    ranks, drawn = pool
+    sorts = [Sort(layer) for layer in drawn]
+    aims = [share * float(layer.costs[-1]) for layer in sorts]
+    counts = [round(min(max(share, 0), 1) * len(layer.magnitudes)) for layer in sorts]
+
+    def work(rank: Ranks) -> object:
+        populations = survey([layer.on(rank) for layer in drawn])
+        return counts_for(populations, aims), costs_of(populations, counts), [p.total for p in populations]
+
+    for found, costs, totals in on_each(ranks, work):
+        assert found == [layer.count_for(aim) for layer, aim in zip(sorts, aims, strict=True)]
+        assert costs == [layer.costs[count] for layer, count in zip(sorts, counts, strict=True)]
+        assert totals == [layer.costs[-1] for layer in sorts]
 
 
-@fixed
-@given(layers(), st.floats(-10, 800))
-def test_count_for_comes_closest(layer: tuple[list[float], list[float], float], cost: float) -> None:
-    c = candidates(*layer)
-    distances = [abs(c.cost_of(n) - cost) for n in range(len(layer[0]) + 1)]
-    assert distances[c.count_for(cost)] == min(distances)
-
-
-@fixed
-@given(layers(), TYING | ANY)
-def test_below_counts_up_to_the_limit(layer: tuple[list[float], list[float], float], threshold: float) -> None:
-    c = candidates(*layer)
-    assert c.below(threshold, inclusive=True) == min(sum(m <= threshold for m in layer[0]), c.limit)
-    assert c.below(threshold, inclusive=False) == min(sum(m < threshold for m in layer[0]), c.limit)
-
-
-@fixed
-@given(layers(), st.data())
-def test_a_cutoff_separates_the_groups_that_go_from_those_that_stay(
-    layer: tuple[list[float], list[float], float], data: st.DataObject
+@by_each_reader
+@settings(fixed, max_examples=120)
+@given(POOLS, st.floats(0, 1), st.data())
+def test_a_common_threshold_is_that_of_the_sorted_groups(
+    pool: tuple[int, list[Drawn]], share: float, data: st.DataObject
 ) -> None:
-    c, ordered = candidates(*layer), sorted(layer[0])
-    count = data.draw(st.integers(0, len(ordered)))
-    cutoff = c.cutoff(count)
-    assert all(m > cutoff for m in ordered[count:] if m > 0)
-    near = 1 - 64 * torch.finfo(torch.float32).eps
-    if count and (count == len(ordered) or ordered[count - 1] < ordered[count] * near):
-        assert all(m <= cutoff for m in ordered[:count])
+    ranks, drawn = pool
+    sorts = [Sort(layer) for layer in drawn]
+    target = share * sum(float(layer.costs[layer.limit]) for layer in sorts)
+    counts, threshold = sorted_together(sorts, target)
+    own = [data.draw(st.none() | st.integers(0, len(layer.magnitudes))) for layer in drawn]  # without the common one
+
+    def work(rank: Ranks) -> object:
+        found = pool_of(drawn, rank)
+        taken, at = together(found, target)
+        some = [count if given is None else given for count, given in zip(taken, own, strict=True)]
+        common = [there if given is None else None for there, given in zip(at, own, strict=True)]
+        return taken, at[0].point, cutoffs(found, some, common)
+
+    for taken, point, thresholds in on_each(ranks, work):
+        assert taken == counts
+        assert point == threshold
+        assert thresholds == [
+            layer.cutoff(count, threshold) if given is None else layer.cutoff(given, None)
+            for layer, count, given in zip(sorts, counts, own, strict=True)
+        ]
 
 
+@by_each_reader
 @fixed
-@given(MAGNITUDES, st.data())
-def test_smallest_takes_exactly_the_first_of_a_stable_sort(magnitudes: list[float], data: st.DataObject) -> None:
-    count = data.draw(st.integers(0, len(magnitudes)))
-    taken = sorted(range(len(magnitudes)), key=lambda i: magnitudes[i])[:count]
-    expected = [i in taken for i in range(len(magnitudes))]
-    assert smallest(torch.tensor(magnitudes), count).tolist() == expected
+@given(POOLS, st.data())
+def test_exactly_the_first_groups_of_a_stable_sort_go(pool: tuple[int, list[Drawn]], data: st.DataObject) -> None:
+    ranks, drawn = pool
+    counts = [data.draw(st.integers(0, len(layer.magnitudes))) for layer in drawn]
+    expected = []
+    for layer, count in zip(drawn, counts, strict=True):
+        mask = np.zeros(len(layer.magnitudes), bool)
+        mask[np.argsort(layer.ranked, kind="stable")[:count]] = True
+        expected.append(mask.tolist())
+
+    def work(rank: Ranks) -> object:
+        here = [layer.on(rank) for layer in drawn]
+        masks = []
+        for part, removal in zip(here, removals(survey(here), counts), strict=True):
+            ranked = torch.from_numpy(torch.cat(list(part.parts)).abs().numpy() / np.float32(part.scale))
+            masks.append(removal.mask(ranked).tolist())
+        return masks
+
+    found = on_each(ranks, work)
+    for i, layer in enumerate(drawn):
+        of_all = [masks[i] for masks in found]
+        assert ([*chain(*of_all)] if layer.cuts else of_all[0]) == expected[i]
 
 
-def test_smallest_keeps_the_shape_of_a_transposed_tensor() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", ["normal", "zeros", "equal", "quantised", "tiny", "narrow", "waves"])
+def test_many_magnitudes_of_every_kind_and_type(kind: str, dtype: torch.dtype) -> None:
+    n = 200_000
+    w = torch.randn(n, dtype=torch.float64)
+    w = {
+        "normal": w,
+        "zeros": w * (torch.rand(n) < 0.1),
+        "equal": torch.full_like(w, 0.1),
+        "quantised": (4 * w).round() / 4,
+        "tiny": w * 1e-41,
+        "narrow": 1 + w * 1e-4,
+        "waves": torch.sin(torch.arange(n) * 2 * torch.pi / 128),
+    }[kind].to(dtype)
+    ordered = w.abs().sort(stable=True)
+    for count in (0, 1, n // 3, n * 9 // 10, n - 1, n):
+        mask = smallest(w.abs(), count)
+        assert int(mask.sum()) == count
+        assert mask[ordered.indices[:count]].all()
+
+
+def test_the_shape_of_a_transposed_tensor_stays() -> None:
     magnitudes = torch.tensor([[3.0, 1.0], [1.0, 0.0], [2.0, 1.0]]).T
     assert smallest(magnitudes, 3).tolist() == [[False, True, False], [True, True, False]]
+    assert smallest(magnitudes, 4).tolist() == [[False, True, False], [True, True, True]]
 
 
-@fixed
-@given(st.lists(layers(), min_size=1, max_size=4), st.floats(0, 1))
-def test_together_meets_the_target_to_half_a_group(
-    drawn: list[tuple[list[float], list[float], float]], share: float
-) -> None:
-    pool = [candidates(*layer) for layer in drawn]
-    target = share * sum(c.cost_of(c.limit) for c in pool)
-    counts, _ = together(pool, target)
-    assert all(0 <= count <= c.limit for count, c in zip(counts, pool, strict=True))
-    achieved = sum(c.cost_of(count) for count, c in zip(counts, pool, strict=True))
-    assert abs(achieved - target) <= max(max(costs) for _, costs, _ in drawn) / 2 + 1e-9
-
-    # One threshold for all: what goes in one layer is not larger than what stays, and could go, in another.
-    gone = [sorted(m)[: counts[i]] for i, (m, _, _) in enumerate(drawn)]
-    could = [sorted(m)[counts[i] : pool[i].limit] for i, (m, _, _) in enumerate(drawn)]
-    assert max((m for layer in gone for m in layer), default=0) <= min((m for rest in could for m in rest), default=1e9)
-
-
-@fixed
-@given(
-    st.lists(ANY, min_size=2, max_size=30, unique=True),
-    st.lists(st.sampled_from([1.0, 4.0, 64.0]), min_size=1, max_size=3),
-    st.sampled_from([0.0, 0.3]),
-    st.floats(0, 1),
-)
-def test_together_is_the_nearest_part_of_one_sorted_list(
-    magnitudes: list[float], costs: list[float], floor: float, share: float
-) -> None:
-    dealt = [magnitudes[i :: len(costs)] for i in range(len(costs))]
-    layers = [(m, [cost] * len(m), floor) for m, cost in zip(dealt, costs, strict=True) if m]
-    pool = [candidates(*layer) for layer in layers]
-    target = share * sum(c.cost_of(c.limit) for c in pool)
-    allowed = [(m, i) for i, (own, _, _) in enumerate(layers) for m in sorted(own)[: pool[i].limit]]
-    parts = [[i for _, i in sorted(allowed)[:n]] for n in range(len(allowed) + 1)]
-    distance = [abs(sum(costs[i] for i in part) - target) for part in parts]
-    counts, _ = together(pool, target)
-    best = [[part.count(i) for i in range(len(layers))] for part, d in zip(parts, distance, strict=True)]
-    achieved = abs(sum(c.cost_of(count) for count, c in zip(counts, pool, strict=True)) - target)
-    assert counts in best
-    assert achieved == pytest.approx(min(distance), abs=1e-9)
+def equal(*magnitudes: list[float], kept: int = 1) -> list[Candidates]:
+    found = survey([Magnitudes([torch.tensor(each)], costs=np.ones(1)) for each in magnitudes])
+    return candidates(found, [kept] * len(found))
 
 
 def test_ties_are_taken_in_the_order_of_the_layers() -> None:
-    pool = [candidates([1.0] * 10, [1.0] * 10, 0.0), candidates([1.0] * 10, [1.0] * 10, 0.0)]
+    pool = equal([1.0] * 10, [1.0] * 10)
     assert together(pool, 12)[0] == [9, 3]
     assert together(pool, 0)[0] == [0, 0]
     assert together(pool, 1000)[0] == [9, 9]
 
 
 def test_more_zeros_than_the_target_are_no_obstacle() -> None:
-    pool = [candidates([0.0] * 8 + [1.0, 2.0], [1.0] * 10, 0.0), candidates([0.0, 3.0], [1.0] * 2, 0.0)]
-    assert together(pool, 5)[0] == [5, 0]
-
-
-def test_groups_of_unequal_cost_are_sorted_together_with_their_cost() -> None:
-    magnitudes = torch.tensor([[3.0, 1.0], [2.0, 0.5]])
-    c = Candidates.of(magnitudes, torch.tensor([[4.0], [1.0]]), 0.0)
-    assert c.magnitudes.tolist() == [0.5, 1.0, 2.0, 3.0]
-    assert [c.cost_of(n) for n in range(5)] == [0.0, 1.0, 5.0, 6.0, 10.0]
+    assert together(equal([0.0] * 8 + [1.0, 2.0], [0.0, 3.0]), 5)[0] == [5, 0]
 
 
 def test_one_common_threshold_serves_all_layers_that_it_fits() -> None:
-    first, second = (Candidates.of(torch.tensor(values), torch.tensor(1), 0.0) for values in ([1.0, 2, 5], [3.0, 4, 6]))
-    counts, common = together([first, second], 3)
+    pool = equal([1.0, 2, 5], [3.0, 4, 6], kept=0)
+    counts, at = together(pool, 3)
     assert counts == [2, 1]
-    assert first.cutoff(2, common) == second.cutoff(1, common) == pytest.approx(3.0)
-    capped = Candidates.of(torch.tensor([0.1, 0.2, 0.3]), torch.tensor(1), 0.5)
-    assert 0.1 <= capped.cutoff(1, common) < 0.2
+    assert cutoffs(pool, counts, at) == [3.0, 3.0]
+
+
+def test_layers_of_different_types_have_one_threshold() -> None:
+    parts = [torch.tensor([0.1, 0.3]), torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)]
+    pool = candidates(survey([Magnitudes([part], costs=np.ones(1)) for part in parts]), [0, 0])
+    counts, at = together(pool, 2)  # 0.1 is a little larger in float32
+    assert counts == [1, 1]
+    assert at[0].point == float(np.float32(0.1))
+
+
+def test_the_sample_is_even_but_in_step_with_no_period() -> None:
+    w = torch.zeros(1 << 21).view(2048, 1024)
+    w[:, ::128] = 1.0
+    sample = Magnitudes([w]).sample()
+    assert len(sample.magnitudes) == round(len(sample.magnitudes)) < 10_000
+    assert (sample.magnitudes > 0).mean() == pytest.approx(1 / 128, rel=0.2)
+
+
+def bytes_sent(layers: int, size: int) -> int:
+    """Return how much each of two processes sends for the thresholds of layers with so many weights on each."""
+
+    def work(rank: Ranks) -> int:
+        generator = torch.Generator().manual_seed(rank.rank)
+        parts = [torch.randn(size, generator=generator) for _ in range(layers)]
+        found = survey([Magnitudes([part], costs=np.ones(1), ranks=rank) for part in parts])
+        pool = candidates(found, [1] * layers)
+        counts, at = together(pool, 0.9 * layers * 2 * size)
+        cutoffs(pool, counts, at)
+        return rank.sent
+
+    [first, second] = on_each(2, work)
+    assert first == second
+    return first
+
+
+@pytest.mark.parametrize("layers", [3, 50])
+def test_messages_do_not_grow_with_the_number_of_weights(layers: int) -> None:
+    assert bytes_sent(layers, 200_000) == pytest.approx(bytes_sent(layers, 20_000), rel=0.2)
+
+
+@pytest.mark.parametrize("layers", [8, 64, 256, 1000])
+def test_messages_stay_below_a_megabyte(layers: int) -> None:
+    assert 0 < bytes_sent(layers, 20_000 if layers < 1000 else 17_000) < 1e6
+
+
+SCRIPT = """
+import json, sys
+import numpy as np
+import torch
+import torch.distributed as dist
+from datetime import timedelta
+from rvsm.splitting.magnitudes import Magnitudes, survey
+from rvsm.splitting.ranks import Ranks
+from rvsm.splitting.selection import candidates, cutoffs, removals, together
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group(
+    "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=3, timeout=timedelta(seconds=30)
+)
+ranks = Ranks.of(dist.group.WORLD)
+assert ranks is Ranks.of(dist.group.WORLD) and (ranks.size, ranks.rank) == (3, rank)
+numbers = [torch.tensor([10**16 + r, 2**r]) for r in range(3)]
+assert ranks.sum_(numbers[rank].clone()).tolist() == sum(numbers).tolist()
+assert ranks.max_(numbers[rank].clone()).tolist() == numbers[2].tolist()
+assert ranks.before(numbers[rank]).tolist() == sum(numbers[:rank], torch.zeros(2, dtype=torch.int64)).tolist()
+assert (ranks.messages, ranks.sent) == ((4, 64), (3, 48), (2, 32))[rank]
+assert ranks.sum_(torch.tensor(0.5, dtype=torch.float64)) == 1.5
+
+layers = torch.load(f"{folder}/layers.pt")
+here = []
+for w, costs, cuts in layers:
+    costs = costs if len(costs) == 1 else costs.tensor_split(cuts)[rank]
+    here.append(Magnitudes([w.tensor_split(cuts)[rank]], costs=costs.numpy(), ranks=ranks))
+pool = candidates(survey(here), [5] * len(layers))
+counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
+masks = [r.mask(m.parts[0].abs()) for m, r in zip(here, removals([each.population for each in pool], counts))]
+json.dump([counts, cutoffs(pool, counts, at)], open(f"{folder}/{rank}.json", "w"))
+torch.save(masks, f"{folder}/{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_three_real_processes_choose_what_one_chooses(tmp_path: Path) -> None:
+    shapes = [(100_000, [30_000, 30_000], False), (3_000, [1_000, 3_000], True), (40_000, [1, 2], False)]
+    layers = []
+    for n, cuts, unequal in shapes:
+        w = (torch.randn(n) * 8).round() / 8 if n < 100_000 else torch.randn(n)  # with and without ties
+        costs = torch.randint(1, 9, (n,)).double() if unequal else torch.ones(1, dtype=torch.float64)
+        layers.append((w, costs, cuts))
+    torch.save(layers, tmp_path / "layers.pt")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", SCRIPT, str(rank), str(tmp_path)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(3)
+    ]
+    assert [process.wait(100) for process in processes] == [0, 0, 0]
+
+    here = [Magnitudes([w], costs=costs.numpy()) for w, costs, _ in layers]
+    pool = candidates(survey(here), [5] * len(layers))
+    counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
+    expected = [counts, cutoffs(pool, counts, at)]
+    assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)] == [expected] * 3
+    parts: Iterator[tuple[Tensor, ...]] = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(3)), strict=True)
+    for (w, _, _), masks, count in zip(layers, parts, counts, strict=True):
+        assert torch.equal(torch.cat(masks), smallest(w.abs(), count))

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 import networks
 import rvsm
+from rvsm.splitting.layers import Layer
 from rvsm.splitting.support import pack, unpack
+from rvsm.splitting.zeros import mask_of
 
 OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "sgd": lambda m: torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
@@ -204,7 +206,8 @@ def test_packing_is_undone_by_unpacking(shape: tuple[int, ...]) -> None:
     like = torch.zeros(shape)
     if len(shape) == 4:
         like = like.to(memory_format=torch.channels_last)
-    restored = unpack(pack(mask), like)
+    assert torch.equal(unpack(pack(mask), mask.shape), mask)
+    restored = mask_of(pack(mask), Layer("w", like))
     assert torch.equal(restored, mask)
     assert restored.stride() == like.stride()
     assert pack(mask).numel() == (mask.numel() + 7) // 8

@@ -143,7 +143,7 @@ class PublishedADMM(Published, ADMM):
     def thresholded(self, layer: Layer) -> Tensor:
         """Return v without the entries that are smaller than the quantile."""
         assert layer.sparsity is not None
-        v = self.shifted(layer)
+        v = self.point(layer)
         t = np.quantile(v.cpu().numpy(), layer.sparsity)
         return v.masked_fill(v.abs() < float(t), 0)
 

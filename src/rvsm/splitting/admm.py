@@ -12,6 +12,7 @@ from rvsm.splitting.layers import Layer
 from rvsm.splitting.method import Method
 from rvsm.splitting.options import total_pull
 from rvsm.splitting.selection import smallest
+from rvsm.splitting.units import Unit
 
 
 class ADMM(Method):
@@ -91,14 +92,15 @@ class ADMM(Method):
 
     def sparse(self, layer: Layer) -> Tensor:
         """Return u = prox(w + z/ρ), or its k largest groups."""
-        shifted = self.shifted(layer)
+        shifted = self.point(layer)
         if layer.sparsity is None:
             return layer.prox(shifted)
-        magnitudes = layer.magnitudes(shifted)
-        gone = smallest(magnitudes, min(round(layer.sparsity * magnitudes.numel()), magnitudes.numel() - 1))
-        return shifted.masked_fill(layer.spread(gone), 0)
+        unit = Unit((layer,))
+        count = min(round(layer.sparsity * unit.groups), unit.groups - 1)
+        gone = unit.spread(smallest(unit.measured(shifted), count, unit.ranks))
+        return shifted.masked_fill(gone[layer.name], 0)
 
-    def shifted(self, layer: Layer) -> Tensor:
+    def point(self, layer: Layer) -> Tensor:
         """Return w + z/ρ, from which u is computed."""
         w, z = layer.w.detach(), layer.memory.get("z")
         return w if z is None else w.add(z, alpha=layer.prox_step)

@@ -70,6 +70,10 @@ class Algorithm(Arguments, ABC):
     def sparse(self, layer: Layer) -> Tensor:
         """Return the sparse copy u of a layer at its current w."""
 
+    def point(self, layer: Layer) -> Tensor:
+        """Return the weights from which u is computed, at which groups with parts elsewhere are measured: w."""
+        return layer.w.detach()
+
     @property
     def alpha(self) -> float:
         """The α of v = u + α(w − u), where the gradient of the next step is taken; 1 means at w."""
@@ -92,6 +96,10 @@ class Algorithm(Arguments, ABC):
         Without a budget, the zeros of u are fixed, however many there are.
         """
         return self.budget.sparsity if self.budget is not None and self.budget.phase(step) == "heal" else None
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of tensors that a checkpoint can contain with these options; "w" is w while there is v."""
+        return self.keeps if type(self).alpha is Algorithm.alpha else (*self.keeps, "w")
 
     def threshold(self, layer: Layer) -> float:
         """Return the magnitude up to which weights of a layer are zero in u."""

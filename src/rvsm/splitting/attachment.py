@@ -2,9 +2,11 @@
 
 import gc
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -12,6 +14,7 @@ from rvsm.splitting.hooks import StepHooks, Watch, innermost, require_usable
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named, look_up, parameters_of
 from rvsm.splitting.notices import warn
+from rvsm.splitting.ranks import ALONE
 from rvsm.splitting.support import is_held, let_go
 from rvsm.splitting.weights import require_trainable
 
@@ -49,8 +52,10 @@ class Attachment:
         _require_alone({name: tensors[name] for name in groups})
         if not holds_zeros:
             _require_free({name: tensors[name] for name in groups})
+        _require_one_group([replace(layer, parameter=tensors[layer.name]) for layer in method.layers])
         if method.budget is not None:
-            method.budget.check([layer.at(tensors[layer.name]) for layer in method.layers if layer.name in groups])
+            trained = (layer for layer in method.layers if layer.name in groups)
+            method.budget.check([replace(layer, parameter=tensors[layer.name]) for layer in trained])
         if left_out := [name for name in tensors if name not in groups]:
             warn(
                 f"{len(left_out)} of the selected weights are frozen or not in the optimizer and stay unchanged:"
@@ -124,6 +129,19 @@ def _require_alone(tensors: Mapping[str, Tensor]) -> None:
             f"an attached {other.name} already acts on {shared[0]!r}; detach() it, call rvsm.release(model), or give"
             " the two methods different layers with include=[...]"
         )
+
+
+def _require_one_group(layers: Iterable[Layer]) -> None:
+    """Raise if layers are divided among different processes, which could not agree on one threshold."""
+    groups = {layer.name: layer.ranks.group for layer in layers if layer.ranks is not ALONE}
+    processes = {name: dist.get_process_group_ranks(group) for name, group in groups.items()}
+    first = next(iter(processes), "")
+    for name, found in processes.items():
+        if found != processes[first]:
+            raise ValueError(
+                f"{first!r} is divided among the processes {processes[first]} but {name!r} among {found}; give all"
+                " sharded layers of a method the same mesh, or construct one method for each mesh with include=[...]"
+            )
 
 
 def _require_free(tensors: Mapping[str, Tensor]) -> None:

@@ -1,16 +1,26 @@
 """A target sparsity, in three phases: ramp, hold, heal."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, isfinite, sqrt
 from numbers import Integral, Real
-from typing import Literal
+from typing import Literal, cast
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from rvsm.splitting.layers import Layer, require_finite
-from rvsm.splitting.selection import Candidates, smallest, together
+from rvsm.splitting.magnitudes import Magnitudes, survey
+from rvsm.splitting.quantiles import Found
+from rvsm.splitting.selection import (
+    Candidates,
+    candidates,
+    costs_of,
+    counts_for,
+    cutoffs,
+    removals,
+    together,
+)
 from rvsm.splitting.units import Unit, units
 
 Phase = Literal["ramp", "hold", "heal"]
@@ -117,48 +127,53 @@ class Budget:
         for layer, threshold in zip(layers, self.cutoffs(layers, target), strict=True):
             layer.threshold = threshold
 
+    @torch.no_grad()
     def cutoffs(self, layers: Sequence[Layer], target: float) -> list[float]:
         """Return the threshold of each layer for which the fraction ``target`` of all weights is zero."""
         all_units = units(layers)
-        candidates = self._candidates(all_units, _magnitudes(all_units))
-        counts, common = self._counts(all_units, candidates, target)
+        found = self._candidates(all_units)
+        counts, common = self._counts(all_units, found, target)
         thresholds = {
-            layer.name: c.cutoff(count, common if unit.first.sparsity is None else None) * self._scale(unit)
-            for unit, c, count in zip(all_units, candidates, counts, strict=True)
+            layer.name: threshold * each.population.here.scale
+            for unit, each, threshold in zip(all_units, found, cutoffs(found, counts, common), strict=True)
             for layer in unit.layers
         }
         return [thresholds[layer.name] for layer in layers]
 
+    @torch.no_grad()
     def zeros(self, layers: Sequence[Layer], target: float) -> dict[str, Tensor]:
         """Return a mask of the weights to be zeroed in each layer; their number is exact."""
         all_units = units(layers)
-        magnitudes = _magnitudes(all_units)
-        counts, _ = self._counts(all_units, self._candidates(all_units, magnitudes), target)
+        counts, _ = self._counts(all_units, self._candidates(all_units), target)
+        # Once more without the scales: two magnitudes that differ may be equal after a division.
+        chosen = removals(survey([_magnitudes(unit) for unit in all_units]), counts)
         masks: dict[str, Tensor] = {}
-        for unit, m, count in zip(all_units, magnitudes, counts, strict=True):
-            masks.update(unit.spread(smallest(m, count)))
+        for unit, removal in zip(all_units, chosen, strict=True):
+            masks.update(unit.spread(removal.mask(unit.magnitudes())))
         return masks
 
+    @torch.no_grad()
     def check(self, layers: Sequence[Layer]) -> None:
         """Raise if the target cannot be met while each layer keeps its floor."""
         all_units = units(layers)
-        candidates = self._candidates(all_units, _magnitudes(all_units))
+        found = self._candidates(all_units)
         floor = "the default floor" if self.floor is None else f"floor={self.floor}"
-        pairs = list(zip(all_units, candidates, strict=True))
+        given = [unit.first.sparsity for unit in all_units]
+        own = [(self.sparsity if self.scope == "layer" else 0.0) if each is None else each for each in given]
+        aims = [share * c.population.total for share, c in zip(own, found, strict=True)]
+        counts = counts_for([c.population for c in found], aims)
         # The most restrictive layer first: a sparsity that the error calls feasible is then feasible for all.
-        for unit, c in sorted(pairs, key=lambda pair: pair[1].cost_of(pair[1].limit) / pair[1].total):
-            given = unit.first.sparsity
-            own = given if given is not None else self.sparsity if self.scope == "layer" else 0.0
-            feasible = c.cost_of(c.limit) / c.total
-            if c.count_for(own * c.total) > c.limit:
+        for i in sorted(range(len(found)), key=lambda i: found[i].most / found[i].population.total):
+            if counts[i] > found[i].limit:
                 raise ValueError(
-                    f"sparsity {own} of {unit.name} is not feasible: with {floor} and at least one group"
-                    f" kept, the largest is {feasible:.6g}; lower the sparsity or the floor, or exclude the layer"
+                    f"sparsity {own[i]} of {all_units[i].name} is not feasible: with {floor} and at least one group"
+                    f" kept, the largest is {found[i].most / found[i].population.total:.6g}; lower the sparsity or the"
+                    " floor, or exclude the layer"
                 )
-        total = sum(c.total for c in candidates)
-        least = sum(c.total * unit.first.sparsity for unit, c in pairs if unit.first.sparsity is not None)
-        most = least + sum(c.cost_of(c.limit) for unit, c in pairs if unit.first.sparsity is None)
-        granularity = max(c.cost_of(1) for c in candidates)
+        total = sum(c.population.total for c in found)
+        least = sum(c.population.total * each for c, each in zip(found, given, strict=True) if each is not None)
+        most = least + sum(c.most for c, each in zip(found, given, strict=True) if each is None)
+        granularity = max(c.population.cost for c in found)
         if self.scope == "global" and not least - granularity <= self.sparsity * total < most + granularity:
             raise ValueError(
                 f"sparsity {self.sparsity} is not feasible: with {floor}, at least one group kept in each"
@@ -167,42 +182,41 @@ class Budget:
             )
 
     def _counts(
-        self, all_units: Sequence[Unit], candidates: Sequence[Candidates], target: float
-    ) -> tuple[list[int], float | None]:
-        """Return how many groups of each unit to remove for the sparsity ``target``, and the common threshold, if any.
+        self, all_units: Sequence[Unit], found: Sequence[Candidates], target: float
+    ) -> tuple[list[int], list[Found | None]]:
+        """Return how many groups of each unit to remove for the sparsity ``target``.
 
-        Layers with their own sparsity follow the same ramp to it; the other layers make up the rest.
+        Layers with their own sparsity follow the same ramp to it; the other layers make up the rest. For these, also
+        return what is at their common threshold.
         """
         progress = target / self.sparsity if self.sparsity else 1.0  # a target of zero has no ramp
-        own = [unit.first.sparsity for unit in all_units]
-        counts = [
-            c.count_for(progress * (self.sparsity if sparsity is None else sparsity) * c.total)
-            for sparsity, c in zip(own, candidates, strict=True)
+        counts, common = [0] * len(found), cast("list[Found | None]", [None] * len(found))
+        free = [i for i, unit in enumerate(all_units) if unit.first.sparsity is None and self.scope == "global"]
+        alone = [i for i in range(len(found)) if i not in free]
+        groups = [found[i].population for i in alone]
+        own = [all_units[i].first.sparsity for i in alone]
+        aims = [
+            progress * (self.sparsity if share is None else share) * each.total
+            for share, each in zip(own, groups, strict=True)
         ]
-        free = [i for i, sparsity in enumerate(own) if sparsity is None] if self.scope == "global" else []
-        taken = sum(c.cost_of(counts[i]) for i, c in enumerate(candidates) if i not in free)
-        wanted = target * sum(c.total for c in candidates)
-        common = None
+        for i, count in zip(alone, taken := counts_for(groups, aims), strict=True):
+            counts[i] = count
         if free:
-            pool = [candidates[i] for i in free]
-            within = min(max(wanted - taken, 0.0), sum(c.cost_of(c.limit) for c in pool))
-            taken_by_all, common = together(pool, within)
-            for i, count in zip(free, taken_by_all, strict=True):
-                counts[i] = count
-        return [min(count, c.limit) for count, c in zip(counts, candidates, strict=True)], common
+            pool = [found[i] for i in free]
+            missing = target * sum(c.population.total for c in found) - sum(costs_of(groups, taken))
+            taken_by_all, at = together(pool, min(max(missing, 0.0), sum(c.most for c in pool)))
+            for i, count, there in zip(free, taken_by_all, at, strict=True):
+                counts[i], common[i] = count, there
+        return [min(count, c.limit) for count, c in zip(counts, found, strict=True)], common
 
-    def _candidates(self, all_units: Sequence[Unit], magnitudes: Sequence[Tensor]) -> list[Candidates]:
+    def _candidates(self, all_units: Sequence[Unit]) -> list[Candidates]:
         """Return the groups of each unit by magnitude, with their cost and how many can be removed."""
-        floors = self._floors(all_units, [m.numel() for m in magnitudes])
-        found = []
-        for unit, m, kept in zip(all_units, magnitudes, floors, strict=True):
-            scale = self._scale(unit)
-            ranked = m if scale == 1 else m / scale
-            found.append(Candidates.of(ranked, unit.costs(self._cost), kept))
-            if not np.isfinite(found[-1].magnitudes[-1]):  # NaN sorts last
+        populations = survey([_magnitudes(unit, self._scale(unit), self._cost) for unit in all_units])
+        for unit, groups in zip(all_units, populations, strict=True):
+            if not isfinite(groups.largest):
                 for layer in unit.layers:
                     require_finite(layer)
-        return found
+        return candidates(populations, self._floors(all_units, [groups.size for groups in populations]))
 
     def _floors(self, all_units: Sequence[Unit], counts: Sequence[int]) -> list[int]:
         """Return the minimum number of groups that each unit keeps."""
@@ -231,9 +245,14 @@ class Budget:
         return (unit.deviation() if self.normalize else 1.0) * sqrt(unit.cost(self._cost))
 
 
-def _magnitudes(all_units: Sequence[Unit]) -> list[Tensor]:
-    """Return the magnitudes of all groups: the one place where a target reads weights."""
-    return [unit.magnitudes() for unit in all_units]
+def _magnitudes(unit: Unit, scale: float = 1.0, cost: Callable[[Layer], float] = lambda _: 1.0) -> Magnitudes:
+    """Return the magnitudes of a unit's groups on this process: the one place where a target reads weights."""
+    costs = unit.costs(cost)
+    if unit.first.elementwise:  # views of the weights, in which their order does not matter
+        return Magnitudes(list(unit.first.blocks()), scale, costs.reshape(1).numpy(), unit.ranks)
+    magnitudes = unit.magnitudes()
+    costs = costs.reshape(1) if costs.numel() == 1 else costs.expand_as(magnitudes).flatten()
+    return Magnitudes([magnitudes], scale, costs.cpu().numpy(), unit.ranks)
 
 
 def require_fraction(sparsity: float, of: str = "") -> float:

@@ -11,6 +11,7 @@ from rvsm.coupling import Channels, find_channels
 from rvsm.groups import Coupled
 from rvsm.splitting.layers import Coupling, Layer, Layers
 from rvsm.splitting.notices import warn
+from rvsm.splitting.shards import is_distributed
 
 
 def coupled(layers: Sequence[Layer], model: nn.Module | None, example_input: Tensor | tuple[Any, ...] | None) -> Layers:
@@ -23,6 +24,11 @@ def coupled(layers: Sequence[Layer], model: nn.Module | None, example_input: Ten
     if model is None or example_input is None:
         raise ValueError(
             "groups='coupled' needs the module and example_input=, a batch that is used to trace the channels"
+        )
+    if any(is_distributed(layer.parameter) for layer in layers):
+        raise ValueError(
+            "groups='coupled' follows channels through the whole network; construct the method before the model is"
+            " sharded, and attach it afterwards: it finds its parameters by their names"
         )
     channels = find_channels(model, example_input)
     selected = {id(layer.parameter): layer for layer in layers}

@@ -22,6 +22,7 @@ from torch import Tensor, fx, nn
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting.layers import Layer, Layers
 from rvsm.splitting.notices import warn
+from rvsm.splitting.shards import gathered
 from rvsm.splitting.weights import weight_names
 
 Example = Tensor | tuple[Any, ...]
@@ -147,7 +148,14 @@ class _Flow:
 def _run(model: nn.Module, example_input: Example) -> _Flow | None:
     """Return the flow of one forward pass, from its autograd graph; None if its outputs have none."""
     given = example_input if isinstance(example_input, tuple) else (example_input,)
-    with modes_kept(model), _all_with_gradient(model), random_state_kept(), torch.enable_grad():
+    owners = _owners(model)
+    with (
+        modes_kept(model),
+        _all_with_gradient(model),
+        random_state_kept(),
+        torch.enable_grad(),
+        gathered(model) as seen,
+    ):
         # Clones, because an in-place operation must not change a leaf.
         inputs = [
             x.detach().requires_grad_().clone() if torch.is_tensor(x) and x.is_floating_point() else x for x in given
@@ -155,9 +163,9 @@ def _run(model: nn.Module, example_input: Example) -> _Flow | None:
         sources = {x.grad_fn for x in inputs if torch.is_tensor(x) and x.grad_fn is not None}
         outputs = [y.grad_fn for y in _tensors(model.eval()(*inputs)) if y.grad_fn is not None]
     flow = _Flow(inputs=set(sources), outputs=list(outputs))
-    owners = _owners(model)
     for node in _in_order(outputs):
         w = getattr(node, "variable", None)
+        w = seen.get(id(w), w)
         if w is not None and id(w) in owners:
             flow.parameter(node, w, owners[id(w)])
         else:

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.optim import LBFGS, Optimizer
 
+from rvsm.splitting.shards import local
+
 
 class StepHooks:
     """Calls ``before(optimizer)`` once the gradients are available, and ``after(optimizer)`` once the step is done.
@@ -111,9 +113,10 @@ class Watch:
 
     @torch.no_grad()
     def _look(self, w: Tensor) -> None:
-        if self._seen is not None and not torch.equal(self._seen, w):
+        here = local(w).detach()
+        if self._seen is not None and not torch.equal(self._seen, here):
             self._changes += 1
-        self._seen = w.detach().clone()
+        self._seen = here.clone()
         if self._changes < 2:
             return
         self.remove()

@@ -1,28 +1,31 @@
 """A sparsified tensor with its options and state, and the list of all such tensors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from rvsm.groups import Channel, Element, Grouping
+from rvsm.groups import Channel, Element, Filter, Grouping
 from rvsm.penalties import Grouped, Penalty
+from rvsm.splitting.division import Division, divide
+from rvsm.splitting.ranks import ALONE, Ranks
+from rvsm.splitting.shards import Shard, local, local_gradient, shard_of, whole
 
 
 @dataclass(eq=False)
 class Coupling:
-    """Groups that have parts in several layers.
+    """Groups that have parts in several layers, or on several processes.
 
     Attributes:
-        count: the number of groups.
+        count: the number of groups that several layers share; 0 if they have parts on several processes only.
         magnitudes: the magnitudes of the whole groups when last measured. The parts are moved one after the other by
             these values, so that moving one part does not affect the others.
 
     """
 
-    count: int
+    count: int = 0
     magnitudes: Tensor | None = None
 
 
@@ -36,6 +39,9 @@ class Layer:
 
     Between two steps, a method may let the network compute with weights other than w, as RVSM does when it takes the
     gradient at v. Then `parameter` holds v, and w is kept beside it. Otherwise the parameter is w.
+
+    If the parameter is divided among processes, `w`, `gradient`, the memory, and all tensors that methods take and
+    return are the parts of this process. Numbers and shapes are those of the whole.
 
     Attributes:
         name: the parameter's name in the model.
@@ -55,7 +61,7 @@ class Layer:
         transposed: whether the weight belongs to a transposed convolution, [in, out/g, *kernel].
         named: whether the user has selected it by name, not by a pattern or by module type.
         coupling: the groups that it shares with other layers, if it does.
-        parts_of: the index of the shared group to which each of its own groups belongs.
+        parts_of: the index of the shared group to which each group of the whole tensor belongs.
 
     """
 
@@ -79,15 +85,72 @@ class Layer:
     parts_of: Tensor | None = None
     _kept: Tensor | None = field(default=None, init=False, repr=False)  # memory for w, while the parameter holds v
     _away: bool = field(default=False, init=False, repr=False)  # whether `_kept` holds w now
+    _crossing: Coupling = field(default_factory=Coupling, init=False, repr=False)  # groups with parts on other ranks
+    _shard: tuple[Tensor, Shard | None] | None = field(default=None, init=False, repr=False)  # with the parameter
 
     def at(self, w: Tensor) -> "Layer":
-        """Return this layer with another tensor as its parameter."""
-        return replace(self, parameter=w)
+        """Return this layer with other weights."""
+        other = replace(self)
+        other._kept, other._away = w, True
+        return other
 
     @property
     def w(self) -> Tensor:
         """The weights: the parameter, unless that holds v."""
-        return self._kept if self._away and self._kept is not None else self.parameter
+        return self._kept if self._away and self._kept is not None else self.local
+
+    @property
+    def local(self) -> Tensor:
+        """The part of the parameter on this process: all of it, unless it is divided among processes."""
+        return local(self.parameter)
+
+    @property
+    def gradient(self) -> Tensor | None:
+        """The gradient, if there is one."""
+        return local_gradient(self.parameter)
+
+    @property
+    def shard(self) -> Shard | None:
+        """Which part of the parameter is on this process; None for all of it."""
+        if self._shard is None or self._shard[0] is not self.parameter:
+            self._shard = self.parameter, shard_of(self.parameter)
+        return self._shard[1]
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes among which the weights are divided."""
+        return ALONE if self.shard is None else self.shard.ranks
+
+    @property
+    def division(self) -> Division | None:
+        """Which groups have weights here; None if the tensor is whole, or if each weight is a group."""
+        if self.elementwise or (shard := self.shard) is None:
+            return None
+        return divide(
+            self.groups,
+            shard.shape,
+            dim=shard.dim,
+            rank=shard.ranks.rank,
+            ranks=shard.ranks.size,
+            convolution_groups=self.convolution_groups,
+            transposed=self.transposed,
+        )
+
+    def whole(self, part: Tensor) -> Tensor:
+        """Return a tensor of which this is the part of this process, to be saved."""
+        return whole(part, self.parameter)
+
+    def part_of(self, saved: Tensor) -> Tensor:
+        """Return this process's part of a tensor, which is saved, whole, or already the part."""
+        part, shape = local(saved), self.local.shape
+        if part.shape != shape and self.shard is not None and part.shape == self.shard.shape:
+            return self.shard.of(part)
+        if part.shape != shape:
+            raise ValueError(
+                f"expected the part of {self.name!r} on this process, of shape {list(shape)}, but got"
+                f" {list(part.shape)}; load states for another number of processes with torch.distributed.checkpoint"
+            )
+        return part
 
     @property
     def attached(self) -> bool:
@@ -147,7 +210,11 @@ class Layer:
     @away.setter
     def away(self, w: Tensor | None) -> None:
         self._away = w is not None
-        self._kept = None if w is None else torch.empty_like(self.parameter, requires_grad=False).copy_(w)
+        self._kept = None if w is None else torch.empty_like(self.local, requires_grad=False).copy_(self.part_of(w))
+
+    def remember(self, memory: Mapping[str, Tensor]) -> None:
+        """Keep copies of the tensors of a method, with the type and on the device of the parameter."""
+        self.memory = {kind: torch.empty_like(self.local).copy_(self.part_of(v)) for kind, v in memory.items()}
 
     def v(self, w: Tensor, alpha: float) -> Tensor:
         """Return v = u + α(w − u) at w, or at one of its blocks."""
@@ -156,9 +223,9 @@ class Layer:
     def set_out(self, alpha: float) -> None:
         """Put v into the parameter, and keep w beside it."""
         if self._kept is None:
-            self._kept = torch.empty_like(self.parameter, requires_grad=False)
+            self._kept = torch.empty_like(self.local, requires_grad=False)
         self._away = True  # first: after an interrupt, `look_back` finds w in the parameter
-        for v, w in self._blocks(self.parameter.detach(), self._kept):
+        for v, w in self._blocks(self.local.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))
 
@@ -169,7 +236,7 @@ class Layer:
         been computed on another machine, before a checkpoint was loaded.
         """
         if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
-            for found, w in self._blocks(self.parameter.detach(), self._kept):
+            for found, w in self._blocks(self.local.detach(), self._kept):
                 if not torch.equal(v := self.v(w, alpha), found):
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
 
@@ -179,7 +246,7 @@ class Layer:
             self.away = None
         self.look_back(alpha)
         if self._away and self._kept is not None:
-            self.parameter.detach().copy_(self._kept)
+            self.local.detach().copy_(self._kept)
             self._away = False
 
     @property
@@ -195,38 +262,48 @@ class Layer:
         if self.penalty is None:
             return w.clone()
         grouped, step = Grouped(self.penalty, self.groups), self.prox_step if step is None else step
-        return self._restored(grouped.prox(self._oriented(w), step, self._of_whole_groups()))
+        oriented = self._oriented(w)
+        return self._restored(grouped.prox(oriented, step, self._of_whole_groups(oriented)))
 
     def blocks(self) -> Iterator[Tensor]:
         """Yield views that cover w and fit in the cache; all of w at once if its weights are grouped."""
         for (w,) in self._blocks(self.w):
             yield w
 
-    def penalty_value(self, u: Tensor) -> float:
-        """Return λP(u)."""
-        if self.penalty is None:
-            return 0.0
-        return float(Grouped(self.penalty, self.groups).value(self._oriented(u)))
-
     def magnitudes(self, w: Tensor) -> Tensor:
-        """Return the magnitude of each group of ``w``."""
+        """Return the magnitude of each group of ``w``, of its part here if it has others elsewhere."""
         return self.groups.magnitudes(self._oriented(w))
 
     def norms(self, w: Tensor) -> Tensor:
-        """Return the norm of each group of ``w``."""
+        """Return the norm of each group of ``w``, of its part here if it has others elsewhere."""
         return self.groups.norms(self._oriented(w))
 
-    def part(self, values: Tensor) -> Tensor:
-        """Return the values of this layer's groups, given those of all shared groups."""
-        if self.parts_of is None:
-            return values
-        return values[self.parts_of].view(-1, *[1] * (self.parameter.dim() - 1))
+    @property
+    def joint(self) -> Coupling | None:
+        """The groups that have parts elsewhere: in other layers, or on other processes."""
+        crosses = self.coupling is None and self.division is not None and self.division.shared
+        return self._crossing if crosses else self.coupling
 
-    def _of_whole_groups(self) -> Tensor | None:
-        """Return the magnitudes of the shared groups, one for each group of this layer; None if it shares none."""
-        if self.coupling is None or self.coupling.magnitudes is None:
+    @property
+    def parts_here(self) -> Tensor:
+        """The index of the shared group to which each group with weights here belongs, if layers share groups."""
+        assert self.parts_of is not None
+        if (division := self.division) is None or division.dim != 0:
+            return self.parts_of
+        return self.parts_of[division.begin : division.end]
+
+    def with_joint(self, values: Tensor, joint: Tensor) -> Tensor:
+        """Return the values of the groups here, given those of the joint groups, which replace the others."""
+        if self.parts_of is not None:
+            return joint[self.parts_here].view(-1, *[1] * (self.parameter.dim() - 1))
+        return values if self.division is None else self.division.with_shared(values, joint)
+
+    def _of_whole_groups(self, oriented: Tensor) -> Tensor | None:
+        """Return the magnitudes of whole groups, for each group here; None if no group has parts elsewhere."""
+        joint = self.joint
+        if joint is None or joint.magnitudes is None:
             return None
-        return self.part(self.coupling.magnitudes)
+        return self.with_joint(self.groups.magnitudes(oriented), joint.magnitudes)
 
     @property
     def outputs(self) -> int:
@@ -235,19 +312,27 @@ class Layer:
 
     def emptied_outputs(self, unused: Tensor) -> Tensor:
         """Return which weights belong to an output all of whose weights are ``unused``, in a shape that broadcasts."""
-        if not self.transposed:
-            return unused.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1)) if unused.dim() > 1 else unused
-        by_output = _swap(unused, self.convolution_groups)
-        emptied = by_output.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1))
-        return _swap(emptied.expand_as(by_output), self.convolution_groups)
+        if unused.dim() < 2:
+            return unused
+        if self.transposed or (self.shard is not None and self.shard.dim != 0):
+            by_output = replace(self, groups=Filter(), coupling=None, parts_of=None)
+            return by_output.spread(by_output.counts(~unused) == 0)
+        return unused.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1))
+
+    def counts(self, chosen: Tensor) -> Tensor:
+        """Return how many weights of each group are chosen, on all processes."""
+        numbers = self.norms(chosen.float()).square().round()
+        if (division := self.division) is None or not division.shared:
+            return numbers
+        return division.with_shared(numbers, self.ranks.sum_(division.to_shared(numbers)))
 
     def group_sizes(self) -> Tensor:
-        """Return the number of weights in each group, broadcastable to the shape of the magnitudes."""
-        return self.groups.sizes(self._oriented(self.w))
+        """Return the number of weights in each group, broadcastable to the magnitudes of all groups of the tensor."""
+        return self.groups.sizes(self._frame())
 
     def removes_whole(self, side: Literal["output", "input"]) -> bool:
         """Return whether a group contains all weights of an output of the layer, or all that read an input."""
-        w = self._oriented(self.w.detach())
+        w = self._frame()
         if w.dim() < 2:
             return False
         magnitudes = self.groups.magnitudes(w)
@@ -264,19 +349,34 @@ class Layer:
         """Bring a weight into the order [out, in, *kernel] in which groups are defined."""
         if self.elementwise:
             return w
-        w = _swap(w, self.convolution_groups) if self.transposed else w
-        if self._by_input:
-            # [out, in/g] holds the input channels of each group in turn; [out/g, in] has one column for each of them.
-            w = w.reshape(self.convolution_groups, -1, *w.shape[1:]).transpose(0, 1).flatten(1, 2)
-        return w
+        if (division := self.division) is None:
+            return self._reordered(w, self.convolution_groups)
+        return division.aligned(self._reordered(division.completed(w), division.convolution_groups))
 
     def _restored(self, w: Tensor) -> Tensor:
         """Undo `_oriented`."""
         if self.elementwise:
             return w
+        if (division := self.division) is None:
+            return self._ordered_back(w, self.convolution_groups)
+        return division.uncompleted(self._ordered_back(division.unaligned(w), division.convolution_groups))
+
+    def _reordered(self, w: Tensor, convolution_groups: int) -> Tensor:
+        w = _swap(w, convolution_groups) if self.transposed else w
         if self._by_input:
-            w = w.reshape(w.shape[0], self.convolution_groups, -1, *w.shape[2:]).transpose(0, 1).flatten(0, 1)
-        return _swap(w, self.convolution_groups) if self.transposed else w
+            # [out, in/g] holds the input channels of each group in turn; [out/g, in] has one column for each of them.
+            w = _split(w, 0, convolution_groups).transpose(0, 1).flatten(1, 2)
+        return w
+
+    def _ordered_back(self, w: Tensor, convolution_groups: int) -> Tensor:
+        if self._by_input:
+            w = _split(w, 1, convolution_groups).transpose(0, 1).flatten(0, 1)
+        return _swap(w, convolution_groups) if self.transposed else w
+
+    def _frame(self) -> Tensor:
+        """Return a tensor of the shape of the whole weight in the order [out, in, *kernel], without its memory."""
+        w = torch.zeros((), device=self.local.device).expand(self.parameter.shape)
+        return w if self.elementwise else self._reordered(w, self.convolution_groups)
 
     def _blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
         """Yield corresponding views that cover the tensors; the tensors themselves if their memory orders differ."""
@@ -294,7 +394,12 @@ class Layer:
 
 def _swap(w: Tensor, groups: int) -> Tensor:
     """Change a transposed convolution's [in, out/g, *kernel] into a convolution's [out, in/g, *kernel], or back."""
-    return w.reshape(groups, -1, *w.shape[1:]).transpose(1, 2).flatten(0, 1)
+    return _split(w, 0, groups).transpose(1, 2).flatten(0, 1)
+
+
+def _split(w: Tensor, dim: int, groups: int) -> Tensor:
+    """Split a dimension into groups of the same length, which can be zero."""
+    return w.reshape(*w.shape[:dim], groups, w.shape[dim] // groups, *w.shape[dim + 1 :])
 
 
 def _flat(w: Tensor) -> Tensor | None:
@@ -340,13 +445,40 @@ class Layers(list[Layer]):
                 )
 
 
-def require_finite(layer: Layer) -> None:
-    """Raise if a layer contains NaN or infinity."""
-    if not torch.isfinite(layer.w.detach().abs().max()):
-        raise RuntimeError(
-            f"the weights of {layer.name!r} are not finite: the training has diverged; return to the last good"
-            " checkpoint and lower the learning rate"
-        )
+def ranks_of(layers: Iterable[Layer]) -> Ranks:
+    """Return the processes among which layers are divided; some of them may be whole on each process."""
+    return next((layer.ranks for layer in layers if layer.ranks is not ALONE), ALONE)
+
+
+def require_finite(*layers: Layer) -> None:
+    """Raise, on all processes alike, if a layer contains NaN or infinity."""
+    damaged = [bool(w.numel() and not torch.isfinite(w.abs().max())) for w in (layer.w.detach() for layer in layers)]
+    for layer, found in zip(layers, on_any(layers, damaged), strict=True):
+        if found:
+            raise RuntimeError(
+                f"the weights of {layer.name!r} are not finite: the training has diverged; return to the last good"
+                " checkpoint and lower the learning rate"
+            )
+
+
+def totals(layers: Sequence[Layer], numbers: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the sums of the numbers of each layer over the processes among which it is divided."""
+    summed = [list(row) for row in numbers]
+    for ranks in dict.fromkeys(layer.ranks for layer in layers if layer.ranks is not ALONE):
+        divided = [i for i, layer in enumerate(layers) if layer.ranks is ranks]
+        device = layers[divided[0]].local.device
+        found = ranks.sum_(torch.tensor([summed[i] for i in divided], dtype=torch.float64, device=device)).tolist()
+        for i, row in zip(divided, found, strict=True):
+            summed[i] = row
+    return summed
+
+
+def on_any(layers: Sequence[Layer], found: Sequence[bool]) -> list[bool]:
+    """Return what is true on at least one of the processes among which layers are divided."""
+    if (ranks := ranks_of(layers)) is ALONE:
+        return list(found)
+    numbers = torch.tensor(found, dtype=torch.int32, device=layers[0].local.device)
+    return [number > 0 for number in ranks.max_(numbers).tolist()]
 
 
 def require_no_overshoot(layer: Layer, lr: float) -> None:

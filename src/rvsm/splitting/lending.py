@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from rvsm.modes import buffers_kept, modes_kept, random_state_kept
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.recalibrate import Batches, recalibrate
+from rvsm.splitting.shards import drop_gathered, local
 
 Output = Literal["u", "masked"]
 
@@ -23,13 +24,13 @@ def output_of(layer: Layer, u: Tensor, output: Output) -> Tensor:
 
 @torch.no_grad()
 def overwrite(values: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write (parameter, value) into the parameters.
+    """Write (parameter, value) into the parameters, for those that are divided among processes the part that is here.
 
     Inside torch.autocast, casts of the weights are cached until the region ends; this function clears the casts of the
     old values.
     """
     for w, value in values:
-        w.copy_(value)
+        local(w).copy_(value)
     torch.clear_autocast_cache()
 
 
@@ -44,6 +45,7 @@ def write(
     try:
         _put(layers, copies, model, batches)
     except BaseException:
+        drop_gathered(model)
         overwrite(kept)
         raise
 
@@ -67,6 +69,7 @@ def written(
             _put(layers, copies, model, batches)
             yield
         finally:
+            drop_gathered(model)
             overwrite(kept)
 
 
@@ -81,4 +84,4 @@ def _put(
 
 
 def _values(layers: Sequence[Layer]) -> list[tuple[Tensor, Tensor]]:
-    return [(layer.parameter, layer.parameter.detach().clone()) for layer in layers]
+    return [(layer.parameter, layer.local.detach().clone()) for layer in layers]

@@ -17,12 +17,15 @@ from rvsm.splitting.budget import Budget, Phase
 from rvsm.splitting.coupled import coupled
 from rvsm.splitting.ends import without_ends
 from rvsm.splitting.hooks import gradient_scale
-from rvsm.splitting.layers import Layer, require_finite, require_no_overshoot
+from rvsm.splitting.layers import Layer, on_any, ranks_of, require_finite, require_no_overshoot
 from rvsm.splitting.lending import Output, output_of, write, written
 from rvsm.splitting.naming import Named, look_up, select, warn_of_untouched
 from rvsm.splitting.notices import warn
 from rvsm.splitting.options import count_multiplications, give_options
+from rvsm.splitting.portable import Portable
+from rvsm.splitting.ranks import ALONE
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
+from rvsm.splitting.shards import drop_gathered
 from rvsm.splitting.summary import describe, measure
 from rvsm.splitting.units import measure_couplings
 from rvsm.splitting.weights import unwrap
@@ -70,9 +73,9 @@ class Method(Algorithm):
             raise RuntimeError("already attached to an optimizer; call detach() first")
         self._attachment = Attachment(self, optimizer, holds_zeros=bool(self._zeros))
         for layer in self.layers.attached:  # a loaded state may differ from the model's current type and device
-            layer.memory = {kind: torch.empty_like(layer.parameter).copy_(v) for kind, v in layer.memory.items()}
+            layer.remember(layer.memory)
             layer.away = layer.away
-        measure_couplings(self.layers)
+        measure_couplings(self.layers, self.point)
         self._zeros.resume(self._attachment.optimizer)
         if last is not None and last.optimizer is not self._attachment.optimizer:
             for layer in self.layers:
@@ -86,6 +89,7 @@ class Method(Algorithm):
         If the model held v, it now holds w.
         """
         self._require_not_lent("detach")
+        drop_gathered(self._network)
         for layer in self.layers:
             layer.come_back(self.alpha)
         if self._attachment is not None:
@@ -126,7 +130,8 @@ class Method(Algorithm):
         self.layers.require_types()
         for layer in self.layers:
             layer.come_back(self.alpha)
-        measure_couplings(self.layers)
+        if not self._zeros:
+            measure_couplings(self.layers, self.point)
         self.gradient_scale = gradient_scale(optimizer)
         moving = self._moving()
         for layer, lr in moving:
@@ -149,7 +154,8 @@ class Method(Algorithm):
         if self._finalized:
             return
         self.step += 1
-        measure_couplings(self.layers)
+        if not self._zeros:
+            measure_couplings(self.layers, self.point)
         due = self.fixed_sparsity(self.step)
         if self._zeros:
             if due is None:
@@ -229,7 +235,7 @@ class Method(Algorithm):
         concerns = list(reservations(self.layers, self._zeros, self.budget, self.step))
         try:
             copies = self._final_copies(output)
-            changed = any(not torch.equal(layer.parameter, copies[layer.name]) for layer in layers)
+            changed = any(on_any(layers, [not torch.equal(layer.local, copies[layer.name]) for layer in layers]))
             given = self.model if isinstance(self.model, nn.Module) else None
             write(layers, copies, given, recalibrate)  # the model as given: if wrapped, its ranks share statistics
         except BaseException:
@@ -286,9 +292,8 @@ class Method(Algorithm):
         for layer in self.layers:
             layer.parameter = tensors[layer.name]
             layer.look_back(self.alpha)
-        measure_couplings(self.layers)
-        for layer in self.layers.active:
-            require_finite(layer)
+        measure_couplings(self.layers, self.point)
+        require_finite(*self.layers.active)
         return self.layers.active
 
     def _require_not_lent(self, action: str) -> None:
@@ -312,12 +317,20 @@ class Method(Algorithm):
             "support": self._zeros.packed(),
         }
 
+    def portable(self) -> Portable:
+        """Return the state as an object that torch.distributed.checkpoint saves, and loads on any number of processes.
+
+        Use it on both sides, also on a single process: ``dcp.save({"sparsifier": sparsifier.portable(), …})`` and
+        ``dcp.load({"sparsifier": sparsifier.portable(), …})``.
+        """
+        return Portable(self)
+
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
         """Load the state of an object with the same method and model, before or after attaching."""
         self._require_not_lent("load a state")
         state.check(saved, self.name, self.settings(), self.layers, self.keeps)
         state.restore(saved, self.layers)
-        measure_couplings(self.layers)
+        measure_couplings(self.layers, self.point)
         self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])
         self._zeros.load(saved["support"], None if self._attachment is None else self._attachment.optimizer)
 
@@ -325,7 +338,8 @@ class Method(Algorithm):
         at = f"at step {self.step}" + ("" if self.phase is None else f", phase {self.phase!r}")
         progress = "finalized" if self._finalized else at if self.layers.attached else "not attached"
         try:
-            statistics = self.statistics()
+            divided = ranks_of(self.layers) is not ALONE  # then counting would need all processes, and one may print
+            statistics = None if divided else self.statistics()
         except (RuntimeError, ValueError):  # not attached yet, lent, or not finite: no zeros to report
             statistics = None
         return describe(type(self).__name__, self.layers, self.budget, progress, statistics)

@@ -12,11 +12,11 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from rvsm.metrics import is_transposed_linear
 from rvsm.splitting.layers import Layer, Layers
 from rvsm.splitting.notices import warn
+from rvsm.splitting.shards import drop_gathered, require_known_layout
 from rvsm.splitting.weights import (
     computes_weights,
     require_no_directions,
     require_values,
-    require_whole,
     unwrap,
     warn_of_computed,
     weight_names,
@@ -27,13 +27,14 @@ Named = Iterable[tuple[str, Tensor]]
 
 
 def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
-    """Return all parameters by name, tied ones under each of their names; raise if any of them is a shard."""
+    """Return all parameters by name, tied ones under each of their names; raise if one is divided in an unknown way."""
     if isinstance(model, nn.Module):
+        drop_gathered(model)
         parameters: dict[str, Tensor] = dict(unwrap(model).named_parameters(remove_duplicate=False))
     else:
         parameters = _checked_pairs(model)
     for name, w in parameters.items():
-        require_whole(name, w)
+        require_known_layout(name, w)
     return parameters
 
 

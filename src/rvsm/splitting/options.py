@@ -12,6 +12,7 @@ from rvsm.penalties.base import require_positive
 from rvsm.splitting.budget import Budget, require_fraction
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import matches
+from rvsm.splitting.shards import drop_gathered
 
 Overrides = Mapping[str, Mapping[str, Any]]
 """Options of single layers: a shell pattern on parameter names → the options that the method knows."""
@@ -125,6 +126,7 @@ def count_multiplications(
     if model is None or example_input is None:
         raise ValueError("a budget by flops needs the module and example_input=, a batch to count multiplications with")
     counts = multiplications(model, example_input)
+    drop_gathered(model)  # an optimizer that is made now must find the parameters
     for layer in layers:
         if layer.coupling is not None and layer.parameter.dim() == 1:
             layer.multiplications = 0.0  # biases and norms, which follow their channel

@@ -98,17 +98,17 @@ class RVSM(Targeted):
             u, layer.memory["u"] = layer.memory.get("u", u), u
         if self.decoupled:
             layer.w.lerp_(u, layer.pull(lr))
-        elif layer.parameter.grad is not None and layer.beta is not None:
+        elif (gradient := layer.gradient) is not None and layer.beta is not None:
             uphill = bool(self.optimizer_options(layer).get("maximize"))  # then the optimizer adds the gradient
             gap = u - layer.w if uphill else layer.w - u
-            layer.parameter.grad.add_(gap, alpha=layer.beta * self.gradient_scale)
+            gradient.add_(gap, alpha=layer.beta * self.gradient_scale)
 
     def prepare(self, layer: Layer, lr: float) -> None:
         """Limit the gradient if it is not taken at w."""
         if self.alpha < 1:
             self.temper(layer, lr)
         if not self.decoupled:
-            require_dense_gradient(layer.name, layer.parameter.grad)
+            require_dense_gradient(layer.name, layer.gradient)
 
     def temper(self, layer: Layer, lr: float) -> None:
         """Keep gradients at v from raising weights that are zero in u.
@@ -121,7 +121,7 @@ class RVSM(Targeted):
         momentum μ: it raises no weight by more than the threshold. At a stationary point no gradient is that large: it
         is β|w|(1 − μ) there, with |w| ≤ t and ηβ < 1.
         """
-        gradient = layer.parameter.grad
+        gradient = layer.gradient
         if layer.penalty is None or gradient is None or gradient.layout != torch.strided or lr <= 0:
             return
         momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
@@ -146,6 +146,10 @@ class RVSM(Targeted):
                 if self.pull is None or self.budget is None:
                     raise ValueError(f"beta is missing for {layer.name!r}: give beta=, or sparsity= and steps=")
                 layer.rate = self.pull / self.budget.steps
+
+    def kinds(self) -> tuple[str, ...]:
+        """Return u in the printed order, and w if the gradient is taken elsewhere."""
+        return ("u",) * (self.order == "printed") + ("w",) * (self.gradient != "w")
 
     def layer_options(self) -> dict[str, Any]:
         """Add the penalty and β."""

@@ -4,116 +4,189 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from rvsm.splitting.magnitudes import Exchange, Magnitudes, Population, survey
+from rvsm.splitting.quantiles import Found, Goal, Term, reach
+from rvsm.splitting.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The groups of one layer that can be removed, smallest first.
+    """The groups of one layer that can be removed, the smallest first.
 
     Attributes:
-        magnitudes: the magnitudes of the groups, sorted.
-        cost: what a group counts towards the target, in weights or multiplications; if groups differ, an array with the
-            cost of the n smallest groups, n = 0, 1, ….
+        population: their magnitudes, and what each counts towards the target, in weights or multiplications.
         limit: how many can be removed at most, so that the layer stays alive.
+        most: what so many of the smallest cost.
 
     """
 
-    magnitudes: NDArray[np.floating]
-    cost: NDArray[np.floating] | float
+    population: Population
     limit: int
-
-    @classmethod
-    def of(cls, magnitudes: Tensor, cost: Tensor, kept: int) -> "Candidates":
-        """Sort the groups of a layer, of which at least ``kept`` stay."""
-        values = magnitudes.flatten()
-        limit = len(values) - kept
-        if cost.numel() == 1:
-            return cls(_sorted(values), float(cost), limit)
-        order = np.argsort(values.cpu().numpy(), kind="stable")
-        costs = cost.expand_as(magnitudes).flatten().cpu().double().numpy()[order]
-        return cls(values.cpu().numpy()[order], np.concatenate([[0.0], np.cumsum(costs)]), limit)
-
-    @property
-    def total(self) -> float:
-        """The cost of the whole layer."""
-        return self.cost_of(len(self.magnitudes))
-
-    def cost_of(self, count: int) -> float:
-        """Return the cost of the ``count`` smallest groups."""
-        return self.cost * count if isinstance(self.cost, float) else float(self.cost[count])
-
-    def count_for(self, cost: float) -> int:
-        """Return the number of smallest groups whose cost is closest to a given one."""
-        if isinstance(self.cost, float):
-            return min(max(round(cost / self.cost), 0), len(self.magnitudes))
-        return int(np.abs(self.cost - cost).argmin())
-
-    def below(self, threshold: float, *, inclusive: bool) -> int:
-        """Return how many groups a threshold removes, up to the limit."""
-        # In the type of the magnitudes; otherwise NumPy would convert all of them to that of the threshold.
-        exact = self.magnitudes.dtype.type(threshold)
-        return min(int(self.magnitudes.searchsorted(exact, side="right" if inclusive else "left")), self.limit)
-
-    def cutoff(self, count: int, wanted: float | None = None) -> float:
-        """Return a threshold that removes the ``count`` smallest groups, and keeps the next one despite rounding.
-
-        It is ``wanted`` if that removes exactly these groups, otherwise the closest threshold that does. By default it
-        lies halfway between the last removed group and the next one.
-        """
-        if count == 0:
-            return 0.0
-        last = float(self.magnitudes[count - 1])
-        if count == len(self.magnitudes):
-            return last
-        following = float(self.magnitudes[count])
-        most = following * (1 - 16 * float(np.finfo(self.magnitudes.dtype).eps))
-        return min((last + following) / 2 if wanted is None else max(wanted, last), most)
+    most: float
 
 
-def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], float]:
-    """Return how many groups of each layer a common threshold removes for a cost of ``target``, and the threshold.
+def candidates(layers: Sequence[Population], kept: Sequence[int]) -> list[Candidates]:
+    """Return the groups of each layer that can be removed if it keeps at least so many."""
+    limits = [groups.size - least for groups, least in zip(layers, kept, strict=True)]
+    return [Candidates(*each) for each in zip(layers, limits, costs_of(layers, limits), strict=True)]
 
-    Groups that tie at the threshold are removed in the order of the layers until the target is met.
+
+def costs_of(layers: Sequence[Population], counts: Sequence[int]) -> list[float]:
+    """Return what the ``count`` smallest groups of each layer cost; among ties, the first ones."""
+    costs = [groups.cost * count for groups, count in zip(layers, counts, strict=True)]
+    unequal = [i for i, groups in enumerate(layers) if not groups.costs_are_equal and counts[i] > 0]
+    for i, [found] in zip(unequal, reach([Goal([Term(layers[i])], counts[i]) for i in unequal]), strict=True):
+        costs[i] = found.cost_below + _cost_of_ties(layers[i], found, counts[i] - found.below)
+    return costs
+
+
+def counts_for(layers: Sequence[Population], costs: Sequence[float]) -> list[int]:
+    """Return the number of smallest groups of each layer whose cost is closest to a given one."""
+    counts = [min(max(round(cost / of.cost), 0), of.size) for of, cost in zip(layers, costs, strict=True)]
+    unequal = [i for i, groups in enumerate(layers) if not groups.costs_are_equal]
+    goals = [Goal([Term(layers[i], measure="cost")], costs[i]) for i in unequal]
+    for i, [found] in zip(unequal, reach(goals), strict=True):
+        counts[i] = found.below + _ties_for(layers[i], found, costs[i] - found.cost_below)
+    return counts
+
+
+def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], list[Found]]:
+    """Return how many groups of each layer a common threshold removes for a cost of ``target``, and what is there.
+
+    Groups that tie at the threshold are removed in the order of the layers until the target is met, and within a layer
+    in the order of the processes.
     """
-    low, high = 0.0, max((float(layer.magnitudes[-1]) for layer in layers), default=0.0)
+    terms = [
+        Term(each.population, unit=each.population.cost, cap=each.most)
+        if each.population.costs_are_equal
+        else Term(each.population, cap=each.most, measure="cost")
+        for each in layers
+    ]
+    [found] = reach([Goal(terms, target)])
+    counts = [min(at.below, each.limit) for at, each in zip(found, layers, strict=True)]
+    costs = [
+        each.most
+        if count == each.limit
+        else count * each.population.cost
+        if each.population.costs_are_equal
+        else at.cost_below
+        for each, count, at in zip(layers, counts, found, strict=True)
+    ]
+    missing = target - sum(costs)
+    for i, (each, at) in enumerate(zip(layers, found, strict=True)):
+        most = min(at.upto, each.limit)
+        if counts[i] == most:
+            continue
+        if each.population.costs_are_equal:
+            counts[i] = min(max(round((costs[i] + missing) / each.population.cost), counts[i]), most)
+            missing -= counts[i] * each.population.cost - costs[i]
+        else:
+            ties = min(_ties_for(each.population, at, missing), most - counts[i])
+            counts[i] += ties
+            missing -= _cost_of_ties(each.population, at, ties)
+    return counts, found
 
-    def cost(threshold: float) -> float:
-        return sum(layer.cost_of(layer.below(threshold, inclusive=True)) for layer in layers)
 
-    if cost(low) >= target:
-        high = low
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if cost(middle) >= target else (middle, high)
-    counts = [layer.below(high, inclusive=False) for layer in layers]
-    missing = target - sum(layer.cost_of(count) for layer, count in zip(layers, counts, strict=True))
-    for i, layer in enumerate(layers):
-        taken = layer.cost_of(counts[i])
-        most = layer.below(high, inclusive=True)
-        counts[i] = min(max(layer.count_for(taken + missing), counts[i]), most)
-        missing -= layer.cost_of(counts[i]) - taken
-    return counts, float(layers[0].magnitudes.dtype.type(high)) if layers else high
+def cutoffs(layers: Sequence[Candidates], counts: Sequence[int], common: Sequence[Found | None]) -> list[float]:
+    """Return for each layer a threshold that removes its ``count`` smallest groups and, despite rounding, no other.
+
+    It is the common threshold, for layers that have one, if that removes exactly these groups; otherwise the closest
+    threshold that does. Other layers have a threshold halfway between the last removed group and the next one.
+    """
+    wanted: list[tuple[int, int]] = []  # a layer, and which of its groups from the smallest on
+    for i, (each, count, at) in enumerate(zip(layers, counts, common, strict=True)):
+        if 0 < count < each.population.size:
+            wanted += [] if at is not None else [(i, count)]
+            wanted += [] if at is not None and count >= at.below else [(i, count + 1)]
+    goals = [Goal([Term(layers[i].population)], number) for i, number in wanted]
+    magnitudes = {key: found.point for key, [found] in zip(wanted, reach(goals), strict=True)}
+    thresholds = []
+    for i, (each, count, at) in enumerate(zip(layers, counts, common, strict=True)):
+        if count == 0:
+            thresholds.append(0.0)
+        elif count == each.population.size:
+            thresholds.append(each.population.largest)
+        else:
+            if (i, count + 1) in magnitudes:
+                following = magnitudes[i, count + 1]
+            else:
+                assert at is not None
+                following = at.point if count < at.upto else at.following
+            between = (magnitudes[i, count] + following) / 2 if at is None else at.point
+            guard = 16 * float(np.finfo(each.population.here.dtype).eps)
+            thresholds.append(min(between, following * (1 - guard)))
+    return thresholds
 
 
-def smallest(magnitudes: Tensor, count: int) -> Tensor:
-    """Return a mask of exactly the ``count`` smallest entries; among ties, the first ones.
+def smallest(magnitudes: Tensor, count: int, ranks: Ranks = ALONE) -> Tensor:
+    """Return a mask of exactly the ``count`` smallest entries on all processes; among ties, the first ones.
 
+    >>> import torch
     >>> smallest(torch.tensor([3.0, 1.0, 1.0, 2.0]), 1)
     tensor([False,  True, False, False])
     """
-    values = magnitudes.flatten()
-    if count == 0:
-        return torch.zeros_like(magnitudes, dtype=torch.bool)
-    largest_taken = float(np.partition(values.cpu().numpy(), count - 1)[count - 1])
-    mask = values <= largest_taken
-    if (surplus := int(mask.count_nonzero()) - count) > 0:
-        ties = (values == largest_taken).nonzero().flatten()
-        mask[ties[-surplus:]] = False
-    return mask.view(magnitudes.shape)
+    [removal] = removals(survey([Magnitudes([magnitudes], ranks=ranks)]), [count])
+    return removal.mask(magnitudes)
 
 
-def _sorted(values: Tensor) -> NDArray[np.floating]:
-    # On a CPU NumPy's vectorised sort takes a twentieth of the time of torch's.
-    return values.sort().values.cpu().numpy() if values.is_cuda else np.sort(values.cpu().numpy())
+@dataclass(frozen=True)
+class Removal:
+    """The groups of a layer on this process that go: those smaller than a point, and the first few equal to it.
+
+    Attributes:
+        point: the largest magnitude of a group that goes.
+        ties: how many groups are equal to it.
+        taken: how many of these go.
+
+    """
+
+    point: float = -1.0
+    ties: int = 0
+    taken: int = 0
+
+    def mask(self, magnitudes: Tensor) -> Tensor:
+        """Return which groups go."""
+        if self.taken in (0, self.ties):
+            return magnitudes <= self.point if self.taken else magnitudes < self.point
+        values = magnitudes.flatten()
+        mask = values < self.point
+        mask[(values == self.point).nonzero().flatten()[: self.taken]] = True
+        return mask.view(magnitudes.shape)
+
+
+def removals(layers: Sequence[Population], counts: Sequence[int]) -> list[Removal]:
+    """Return which are the ``count`` smallest groups of each layer; among ties, the first ones."""
+    some = [i for i, count in enumerate(counts) if count > 0]
+    found = [at for [at] in reach([Goal([Term(layers[i])], counts[i]) for i in some])]
+    exchange = Exchange([layers[i].here for i in some])
+    earlier = exchange.before(np.array([[at.ties] for at in found], np.float64))
+    result = [Removal()] * len(layers)
+    for i, at, [before] in zip(some, found, earlier, strict=True):
+        result[i] = Removal(at.point, at.ties, min(max(counts[i] - at.below - int(before), 0), at.ties))
+    return result
+
+
+def _cost_of_ties(groups: Population, found: Found, number: int) -> float:
+    """Return what the first groups cost of those whose magnitude is the point found."""
+    if number in (0, found.upto - found.below):
+        return found.cost_upto - found.cost_below if number else 0.0
+    costs, exchange = groups.here.costs_at(found.point), Exchange([groups.here])
+    [[earlier]] = exchange.before(np.array([[float(len(costs))]]))
+    [[total]] = exchange.sums(np.array([[costs[: max(number - int(earlier), 0)].sum()]]))
+    return float(total)
+
+
+def _ties_for(groups: Population, found: Found, cost: float) -> int:
+    """Return how many groups, of those whose magnitude is the point found, come closest to a cost."""
+    if found.below == found.upto:
+        return 0
+    costs, exchange = groups.here.costs_at(found.point), Exchange([groups.here])
+    [[earlier]] = exchange.before(np.array([[costs.sum()]]))
+    reached = earlier + np.cumsum(costs)
+    around = [[reached[reached <= cost].max(initial=0.0), -reached[reached > cost].min(initial=np.inf)]]
+    [[less, more]] = exchange.maxima(np.array(around))
+    best = less if cost - less <= -more - cost else -more
+    [[number]] = exchange.sums(np.array([[float(np.count_nonzero(reached < best))]]))
+    return int(number) + 1 if best > 0 else 0

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.zeros import is_mask
 
 _FORMAT = 1
 _AWAY = "w"
@@ -37,7 +38,10 @@ def of_layers(method: str, settings: Mapping[str, str], layers: Layers) -> dict[
             }
             for layer in layers
         },
-        "memory": {kind: {name: v.clone() for name, v in kept.items()} for kind, kept in memory.items()},
+        "memory": {
+            kind: {layer.name: layer.whole(kept[layer.name].clone()) for layer in layers if layer.name in kept}
+            for kind, kept in memory.items()
+        },
     }
 
 
@@ -80,7 +84,7 @@ def restore(saved: Mapping[str, Any], layers: Sequence[Layer]) -> None:
     for layer in layers:
         kept = {kind: tensors[layer.name] for kind, tensors in saved["memory"].items() if layer.name in tensors}
         layer.away = kept.pop(_AWAY, None)
-        layer.memory = {kind: torch.empty_like(layer.parameter).copy_(v) for kind, v in kept.items()}
+        layer.remember(kept)
         entry = saved["layers"][layer.name]
         layer.beta, layer.trained, lam = entry["beta"], entry["trained"], entry["lam"]
         layer.penalty = None if lam is None or layer.template is None else replace(layer.template, lam=lam)
@@ -140,8 +144,7 @@ def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer], keeps:
     if len({frozenset(saved["memory"].get(kind, ())) for kind in keeps}) > 1:
         raise ValueError(f"the state's memory must have {' and '.join(keeps)} for the same layers")
     for name, packed in saved["support"].items():
-        bits = layers[name].parameter.numel() if name in layers else -1
-        if not torch.is_tensor(packed) or packed.dtype != torch.uint8 or packed.numel() != (bits + 7) // 8:
+        if name not in layers or not is_mask(packed, layers[name].parameter):
             raise ValueError(f"the state's support for {name!r} does not have one bit per weight")
     if saved["finalized"] and not saved["support"]:
         raise ValueError("the state is damaged: it is from a finalized method but has no support")

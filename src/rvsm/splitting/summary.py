@@ -1,13 +1,14 @@
 """Statistics of a method's layers, and its one-line representation for notebooks."""
 
 from collections.abc import Callable, Iterator, Sequence
+from math import sqrt
 
 import torch
 from torch import Tensor
 
 from rvsm.metrics import LayerStatistics, Statistics, zeros
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer
+from rvsm.splitting.layers import Layer, totals
 from rvsm.splitting.units import units
 
 
@@ -18,36 +19,46 @@ def measure(
     parameters: Sequence[Tensor] | None,
 ) -> Statistics:
     """Return the statistics of layers, given their sparse copies and thresholds, and all parameters of the model."""
-    rows: list[LayerStatistics] = []
+    ordered: list[Layer] = []
+    counts: list[list[float]] = []
     penalty = 0.0
     for unit in units(layers):
         us = [sparse(layer) for layer in unit.layers]
-        rows += [_row(layer, u, threshold(layer)) for layer, u in zip(unit.layers, us, strict=True)]
+        ordered += unit.layers
+        counts += [_counts(layer, u) for layer, u in zip(unit.layers, us, strict=True)]
         penalty += unit.penalty_value(us)
-    coupling = sum((row.beta or 0.0) / 2 * row.gap**2 for row in rows)
+    rows = [_row(layer, threshold(layer), n) for layer, n in zip(ordered, totals(ordered, counts), strict=True)]
     sparsified = {id(layer.parameter) for layer in layers}
-    others = [p for p in parameters or () if id(p) not in sparsified]
+    others = [Layer("", p) for p in parameters or () if id(p) not in sparsified]
+    other_zeros = totals(others, [[zeros(other.local)] for other in others])
     return Statistics(
         layers=tuple(rows),
-        parameters=sum(p.numel() for p in others) + sum(row.weights for row in rows),
-        parameter_zeros=sum(map(zeros, others)) + sum(row.zeros for row in rows),
+        parameters=sum(other.parameter.numel() for other in others) + sum(row.weights for row in rows),
+        parameter_zeros=sum(int(count) for (count,) in other_zeros) + sum(row.zeros for row in rows),
         penalty=penalty,
-        coupling=coupling,
+        coupling=sum((row.beta or 0.0) / 2 * row.gap**2 for row in rows),
     )
 
 
-def _row(layer: Layer, u: Tensor, threshold: float) -> LayerStatistics:
-    groups = None if layer.elementwise else layer.magnitudes(u)
+def _counts(layer: Layer, u: Tensor) -> list[float]:
+    """Return the zeros, the squared gap, the groups and the groups of zeros of the part of a layer that is here."""
+    members = torch.ones(0) if layer.elementwise else layer.counts(u != 0)  # non-zero weights of each group
+    members = members if layer.division is None else layer.division.owned(members)
+    return [zeros(u), float(torch.linalg.vector_norm(layer.w - u)) ** 2, members.numel(), zeros(members)]
+
+
+def _row(layer: Layer, threshold: float, counts: Sequence[float]) -> LayerStatistics:
+    zeros, squared_gap, groups, zero_groups = counts
     return LayerStatistics(
         name=layer.name,
-        shape=tuple(layer.w.shape),
-        zeros=zeros(u),
-        gap=float(torch.linalg.vector_norm(layer.w - u)),
+        shape=tuple(layer.parameter.shape),
+        zeros=int(zeros),
+        gap=sqrt(squared_gap),
         threshold=threshold,
         lam=None if layer.penalty is None else layer.penalty.lam,
         beta=layer.beta,
-        groups=None if groups is None else groups.numel(),
-        zero_groups=0 if groups is None else zeros(groups),
+        groups=None if layer.elementwise else int(groups),
+        zero_groups=int(zero_groups),
     )
 
 
@@ -55,7 +66,7 @@ def describe(
     kind: str, layers: Sequence[Layer], budget: Budget | None, state: str, statistics: Statistics | None
 ) -> str:
     """Return one line with the method, its penalty, target, state, layers and zeros, as far as available."""
-    weights = sum(layer.w.numel() for layer in layers)
+    weights = sum(layer.parameter.numel() for layer in layers)
     parts = [
         *_penalties(layers, named=budget is not None),
         *_targets(layers, budget),

@@ -19,8 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from rvsm.splitting.layers import on_any
 from rvsm.splitting.lending import overwrite
 from rvsm.splitting.naming import Named, select
+from rvsm.splitting.shards import local, local_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,10 @@ _holds: MutableMapping[Tensor, list[_Hold]] = WeakTensorKeyDictionary()
 
 
 class Support:
-    """Holds chosen weights of some parameters at zero until `remove` is called."""
+    """Holds chosen weights of some parameters at zero until `remove` is called.
+
+    Masks are for the parts of the parameters that are on this process.
+    """
 
     def __init__(self, zeros: Iterable[tuple[str, Tensor, Tensor]]) -> None:
         """Zero the weights and start holding them; ``zeros`` are (name, parameter, mask of zeros)."""
@@ -56,24 +61,20 @@ class Support:
     def apply_to(self, parameters: Mapping[str, Tensor]) -> None:
         """Write the zeros into other parameters of the same names and shapes, without holding them there."""
         for name, mask in self.masks.items():
-            found = list(parameters[name].shape) if name in parameters else "none of that name"
+            found = list(local(parameters[name]).shape) if name in parameters else "none of that name"
             if found != list(mask.shape):
                 raise ValueError(
                     f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; pass a copy or"
-                    " an average of the sparsified model"
+                    " an average of the sparsified model, divided among processes as it is"
                 )
-        overwrite((parameters[name], self.applied(name, parameters[name].detach())) for name in self.masks)
-
-    def packed(self) -> dict[str, Tensor]:
-        """Return the mask of zeros of each parameter, with one bit per weight."""
-        return {name: pack(mask) for name, mask in self.masks.items()}
+        overwrite((parameters[name], self.applied(name, local(parameters[name]).detach())) for name in self.masks)
 
     def clear_momentum(self, optimizer: Optimizer) -> None:
         """Clear the optimizer state of the zeros."""
         for w, hold in self._held.values():
             for state in optimizer.state.get(w, {}).values():
                 if torch.is_tensor(state) and state.shape == w.shape:
-                    state.masked_fill_(hold.mask.to(state.device), 0)
+                    local(state).masked_fill_(hold.mask.to(state.device), 0)
 
     def remove(self) -> None:
         """Stop holding the weights."""
@@ -96,8 +97,9 @@ def keep_zeros(
     >>> layer.weight.grad
     tensor([[0., 1.]])
     """
-    zeros = [(layer.name, layer.w, layer.w.detach() == 0) for layer in select(model, include, exclude)]
-    if not any(mask.any() for _, _, mask in zeros):
+    layers = select(model, include, exclude)
+    zeros = [(layer.name, layer.parameter, layer.w.detach() == 0) for layer in layers]
+    if not any(on_any(layers, [bool(mask.any()) for _, _, mask in zeros])):
         warnings.warn(
             "keep_zeros found no zeros to keep; finalize() the model first, or, if this is a copy or an average of"
             " a sparsified model, write the zeros into it with sparsifier.apply_zeros(copy)",
@@ -126,16 +128,16 @@ def pack(mask: Tensor) -> Tensor:
     return torch.from_numpy(np.packbits(mask.flatten().cpu().numpy()))
 
 
-def unpack(packed: Tensor, like: Tensor) -> Tensor:
-    """Return the mask that `pack` packed, with the shape, memory order and device of ``like``."""
-    bits = np.unpackbits(packed.cpu().numpy(), count=like.numel()).astype(bool)
-    return torch.empty_like(like, dtype=torch.bool).copy_(torch.from_numpy(bits).view(like.shape))
+def unpack(packed: Tensor, shape: torch.Size) -> Tensor:
+    """Return the mask of this shape that `pack` packed."""
+    bits = np.unpackbits(packed.cpu().numpy(), count=shape.numel()).astype(bool)
+    return torch.from_numpy(bits).view(shape)
 
 
 @torch.no_grad()
 def _hold(w: Tensor, mask: Tensor) -> _Hold:
     """Zero the weights under a mask, and register the hold."""
-    w.masked_fill_(mask.to(w.device), 0)
+    local(w).masked_fill_(mask.to(w.device), 0)
     mask_gradient = _gradient_mask(mask)
     mask_gradient(w)
     # A frozen parameter accepts no hook but keeps an existing one, which is needed when it is unfrozen.
@@ -162,9 +164,9 @@ def _gradient_mask(mask: Tensor) -> Callable[[Tensor], None]:
 
     @torch.no_grad()
     def hook(w: Tensor) -> None:
-        if w.grad is None:
+        if (gradient := local_gradient(w)) is None:
             return
-        gradient, zeros = w.grad, mask.to(w.grad.device)
+        zeros = mask.to(gradient.device)
         if gradient.is_sparse:  # for example that of an embedding, which contains only the rows that were used
             gradient, zeros = gradient._values(), zeros[tuple(gradient._indices())]
         # Not a product: a gradient that overflowed would leave NaN at a weight that has no gradient.
@@ -178,7 +180,7 @@ def _write_zeros(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
     for group in optimizer.param_groups:
         for w in group["params"]:
             for hold in _holds.get(w, ()):
-                w.masked_fill_(hold.mask.to(w.device), 0)
+                local(w).masked_fill_(hold.mask.to(w.device), 0)
 
 
 _watching: list[RemovableHandle] = []

@@ -80,16 +80,6 @@ def _directions(model: nn.Module) -> Iterator[str]:
             yield f"{before}original1"
 
 
-def require_whole(name: str, w: Tensor) -> None:
-    """Raise for shards: a DTensor, or a parameter that FullyShardedDataParallel has flattened and marked."""
-    if hasattr(w, "to_local") or hasattr(w, "_fsdp_flattened"):
-        kind = type(w).__name__ if hasattr(w, "to_local") else "shard of FullyShardedDataParallel"
-        raise ValueError(
-            f"{name!r} is a {kind}, so this process holds only a part of it, but a threshold needs the quantiles of"
-            " the whole tensor; train with DistributedDataParallel instead of FSDP"
-        )
-
-
 def require_values(name: str, w: Tensor) -> None:
     """Raise for a tensor that has a shape but no values."""
     if w.is_meta:
@@ -109,8 +99,7 @@ def require_dense_gradient(name: str, gradient: Tensor | None) -> None:
 
 
 def require_trainable(name: str, w: Tensor) -> None:
-    """Raise for tensors that cannot be pulled: shards, tensors without values, and types with too little precision."""
-    require_whole(name, w)
+    """Raise for tensors that cannot be pulled: those without values, and types with too little precision."""
     require_values(name, w)
     if w.is_complex():
         raise ValueError(f"{name!r} is complex, but penalties need real weights; leave it out with exclude=[...]")

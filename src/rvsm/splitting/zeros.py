@@ -1,14 +1,16 @@
 """The zeros of a method's layers while they are fixed: during healing or retraining, and after finalizing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rvsm.splitting.budget import Budget
-from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.layers import Layer, Layers, totals
 from rvsm.splitting.naming import Named, parameters_of
-from rvsm.splitting.support import Support, unpack
+from rvsm.splitting.shards import is_distributed
+from rvsm.splitting.support import Support, pack, unpack
 
 
 class FixedZeros:
@@ -64,12 +66,15 @@ class FixedZeros:
             self.fix({}, optimizer)
         if self._awaiting and (attached := self._layers.attached):
             waiting = [layer for layer in attached if layer.name in self._awaiting]
-            self.fix({layer.name: unpack(self._awaiting[layer.name], layer.parameter) for layer in waiting}, optimizer)
+            self.fix({layer.name: mask_of(self._awaiting[layer.name], layer) for layer in waiting}, optimizer)
             self._awaiting = {}
 
     def packed(self) -> dict[str, Tensor]:
-        """Return the masks with one bit per weight, for a saved state."""
-        return dict(self._awaiting) if self._support is None else self._support.packed()
+        """Return the masks for a saved state: packed, or divided among processes as the weights are."""
+        if self._support is None:
+            return dict(self._awaiting)
+        layers = {layer.name: layer for layer in self._layers}
+        return {name: _saved(mask, layers[name]) for name, mask in self.masks.items()}
 
     def applied(self, layer: Layer) -> Tensor:
         """Return a copy of a layer's w that is zero where zeros are fixed, even if other code has changed it since."""
@@ -81,6 +86,24 @@ class FixedZeros:
         if self._support is None:
             raise RuntimeError("no zeros are fixed yet; call apply_zeros during the phase 'heal', or after finalize()")
         self._support.apply_to(parameters_of(model))
+
+
+def is_mask(saved: object, w: Tensor) -> bool:
+    """Return whether a value of a saved state is a mask of a parameter, packed or not."""
+    if not isinstance(saved, Tensor):
+        return False
+    packed = saved.dtype == torch.uint8 and saved.numel() == (w.numel() + 7) // 8
+    return packed or (saved.dtype == torch.bool and saved.shape == w.shape)
+
+
+def _saved(mask: Tensor, layer: Layer) -> Tensor:
+    return layer.whole(mask.clone()) if is_distributed(layer.parameter) else pack(mask)
+
+
+def mask_of(saved: Tensor, layer: Layer) -> Tensor:
+    """Return a saved mask of a layer, of the weights that are here and in their memory order."""
+    mask = saved if saved.dtype == torch.bool else unpack(saved, layer.parameter.shape)
+    return torch.empty_like(layer.local, dtype=torch.bool).copy_(layer.part_of(mask))
 
 
 def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step: int) -> Iterator[str]:
@@ -102,9 +125,16 @@ def reservations(layers: Layers, zeros: FixedZeros, budget: Budget | None, step:
             f"{len(late)} of the weights had their first gradient after the zeros were fixed, and stay dense:"
             f" {', '.join(late[:5])}"
         )
-    if grown := sum(int((layer.w != zeros.applied(layer)).sum()) for layer in layers if zeros):
+    if grown := _grown(layers, zeros):
         yield (
             f"{grown} weights that should be zero were not, perhaps because a checkpoint or an average was loaded after"
             " the zeros were fixed; they are now set to zero without healing. Continue training, or load the"
             " sparsifier's state_dict() that belongs to the weights"
         )
+
+
+def _grown(layers: Sequence[Layer], zeros: FixedZeros) -> int:
+    """Return how many weights should be zero but are not."""
+    if not zeros:
+        return 0
+    return sum(int(n) for (n,) in totals(layers, [[int((layer.w != zeros.applied(layer)).sum())] for layer in layers]))

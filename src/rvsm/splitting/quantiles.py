@@ -1,0 +1,231 @@
+"""Where a sum over the magnitudes of many layers, on many processes, reaches a goal: exact, and without a sort.
+
+F(t) = Σ min(unit · how many are ≤ t, cap), summed over layers, never decreases. Sought is the smallest t at which F
+reaches a goal; for one layer and the goal k, t is its k-th smallest magnitude.
+
+1. A sample of each layer gives an estimate of F. The points where it reaches the goal ∓ three standard errors bound an
+   interval that almost certainly contains t.
+2. One pass over all magnitudes counts those below the interval and keeps those inside, about one per cent.
+3. F is now known exactly in the interval, and t is found there. If the interval has missed t, which the counts show,
+   another pass keeps all magnitudes on the side where t lies. The sample affects the time, never the result.
+
+Steps 1 and 3 are the same search: non-negative floating-point numbers have the order of their bit patterns, read as
+integers, and the range of these is divided again and again, by the value of F at a few points. The processes exchange
+only these values, those of all layers in one message, whose size does not depend on the number of magnitudes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rvsm.splitting.magnitudes import Exchange, Floats, Measure, Population, Tally
+
+Keys = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_ERRORS = 3.0  # standard errors on each side of the goal: a second pass is needed in less than one of 300 cases
+_NEIGHBOURS = 40  # so many floating-point numbers after the interval are also kept: see `Found.following`
+
+
+@dataclass(frozen=True)
+class Term:
+    """The contribution of a layer to F: min(unit · how many are ≤ t, cap); with "cost", the sum of their costs."""
+
+    of: Population
+    unit: float = 1.0
+    cap: float = inf
+    measure: Measure = "number"
+
+    @property
+    def total(self) -> float:
+        """What it is beyond the largest magnitude, if there were no cap."""
+        return self.unit * (self.of.total if self.measure == "cost" else self.of.size)
+
+    @property
+    def spread(self) -> float:
+        """The variance of its estimate, divided by q(1 − q) for the quantile q."""
+        return (self.unit * (self.of.cost if self.measure == "cost" else 1.0)) ** 2 * self.of.spread
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What F, the sum of some terms, has to reach."""
+
+    terms: Sequence[Term]
+    amount: float
+
+    @property
+    def error(self) -> float:
+        """The standard error with which the samples estimate F, at the quantile that it has to reach."""
+        total = sum(term.total for term in self.terms)
+        q = min(max(self.amount / total, 0.0), 1.0) if total else 0.0
+        # A few members decide about extreme quantiles, and their number is not normal: four more are assumed.
+        return sqrt(sum(term.spread * (q * (1 - q) + 4 / max(term.of.drawn, 1)) for term in self.terms))
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude."""
+        return max(term.of.largest for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a layer has at the point where a goal is reached.
+
+    Attributes:
+        point: the smallest magnitude at which it is reached; the largest one if it never is.
+        below: how many of the layer's magnitudes are smaller.
+        upto: how many are at most as large.
+        cost_below: what the smaller ones cost; 0 if all cost the same.
+        cost_upto: what those cost that are at most as large; 0 if all cost the same.
+        following: the layer's next larger magnitude; possibly infinity if none of the next 40 floating-point numbers
+            is one, because beyond these, rounding cannot move a threshold from the point to it.
+        ties: how many are equal to the point on this process.
+
+    """
+
+    point: float
+    below: int
+    upto: int
+    cost_below: float
+    cost_upto: float
+    following: float
+    ties: int
+
+
+def reach(goals: Sequence[Goal]) -> list[list[Found]]:
+    """Return for each goal, and for each of its terms, what there is at the point where the goal is reached."""
+    if not goals:
+        return []
+    search = _Search(goals)
+    samples = [term.of.sample for term in search.terms]
+    first, last = np.zeros_like(search.top), search.top
+    if all(term.of.is_sampled_whole for term in search.terms):
+        return search.describe(samples, search.narrow(samples, first, last))
+    first, last = search.estimate(samples)
+    tallies = search.collect(first, last)
+    early, late = search.misses(tallies, first, last)
+    if (early | late).any():
+        beginning = np.where(late, last, np.where(early, 0, first))
+        last, first = np.where(early, first, np.where(late, search.top, last)), beginning
+        tallies = search.collect(first, last)
+    return search.describe(tallies, search.narrow(tallies, first, last))
+
+
+class _Search:
+    """The search for the points at which some goals are reached, all in the same messages.
+
+    Points are given as keys, the bit patterns of floating-point numbers.
+    """
+
+    def __init__(self, goals: Sequence[Goal]) -> None:
+        self.goals = goals
+        self.terms = [term for goal in goals for term in goal.terms]
+        sizes = [len(goal.terms) for goal in goals]
+        self.goal_of = np.repeat(np.arange(len(goals)), sizes)
+        self.starts = np.cumsum([0, *sizes[:-1]])
+        self.amounts = np.array([[goal.amount] for goal in goals])
+        self.units = np.array([[term.unit] for term in self.terms])
+        self.caps = np.array([[term.cap] for term in self.terms])
+        self.layers = [term.of.here for term in self.terms]
+        self.exchange = Exchange(self.layers)
+        self.dtype = np.result_type(*(layer.dtype for layer in self.layers))
+        self.top = self.keys([goal.largest for goal in goals])
+
+    def keys(self, points: Sequence[float]) -> Keys:
+        return np.array(points, self.dtype).view(self._integer).astype(np.int64)
+
+    def points(self, keys: Keys) -> Floats:
+        return keys.astype(self._integer).view(self.dtype)
+
+    @property
+    def _integer(self) -> type[np.signedinteger[Any]]:
+        return np.int64 if self.dtype == np.float64 else np.int32
+
+    def estimate(self, samples: Sequence[Tally]) -> tuple[Keys, Keys]:
+        """Return the interval in which each goal is almost certainly reached."""
+        errors = [_ERRORS * goal.error for goal in self.goals]
+        around = _Search(
+            [replace(goal, amount=goal.amount - error) for goal, error in zip(self.goals, errors, strict=True)]
+            + [replace(goal, amount=goal.amount + error) for goal, error in zip(self.goals, errors, strict=True)]
+        )
+        first, last = np.split(around.narrow([*samples, *samples], np.zeros_like(around.top), around.top), 2)
+        return first, last
+
+    def collect(self, first: Keys, last: Keys) -> list[Tally]:
+        """Return for each term the tally of the interval of its goal, and of a few numbers after it."""
+        ends = np.stack([self.points(first), self.points(np.minimum(last + _NEIGHBOURS, self.top))], axis=1)
+        uses: dict[int, list[int]] = {}
+        for i, term in enumerate(self.terms):
+            uses.setdefault(id(term.of), []).append(i)
+        found: dict[int, Tally] = {}
+        for terms in uses.values():  # each layer is read once
+            tallies = self.layers[terms[0]].within(ends[self.goal_of[terms]])
+            found.update(zip(terms, tallies, strict=True))
+        return [found[i] for i in range(len(self.terms))]
+
+    def misses(self, tallies: Sequence[Tally], first: Keys, last: Keys) -> tuple[Flags, Flags]:
+        """Return which goals are reached before their interval begins, and which only after it has ended."""
+        begin, end = self.points(first)[self.goal_of], self.points(last)[self.goal_of]
+        rows = [
+            [tally.below(a, term.measure), tally.upto(b, term.measure)]
+            for term, tally, a, b in zip(self.terms, tallies, begin, end, strict=True)
+        ]
+        early, within = self._reached(np.array(rows)).T
+        return early, ~within & (last < self.top)
+
+    def narrow(self, tallies: Sequence[Tally], low: Keys, high: Keys) -> Keys:
+        """Return the first key from ``low`` on at which each goal is reached; ``high`` if it is not before."""
+        parts = _parts(len(self.terms))
+        steps, goals = np.arange(1, parts), np.arange(len(self.goals))
+        while (low < high).any():
+            length = (high - low)[:, None]
+            keys = low[:, None] + length // parts * steps + length % parts * steps // parts  # all below high
+            points = self.points(keys)
+            rows = [
+                tally.upto(points[i], term.measure)
+                for i, term, tally in zip(self.goal_of, self.terms, tallies, strict=True)
+            ]
+            reached = self._reached(np.array(rows))
+            count = (~reached).sum(axis=1)  # of points at which the goal is not reached yet
+            low, high = (
+                np.where(count > 0, keys[goals, count - 1] + 1, low),
+                np.where(count < parts - 1, keys[goals, np.minimum(count, parts - 2)], high),
+            )
+        return low
+
+    def describe(self, tallies: Sequence[Tally], keys: Keys) -> list[list[Found]]:
+        """Return what each layer has at the point where the goal is reached."""
+        points = self.points(keys)[self.goal_of]
+        sums: Floats = np.zeros((len(tallies), 4))
+        following: Floats = np.zeros((len(tallies), 1))
+        ties = []
+        for i, (tally, point) in enumerate(zip(tallies, points, strict=True)):
+            sums[i, :2] = tally.below(point), tally.upto(point)
+            if "cost" in tally.sums:
+                sums[i, 2:] = tally.below(point, "cost"), tally.upto(point, "cost")
+            following[i] = -tally.above(point)
+            ties.append(int(sums[i, 1] - sums[i, 0]))
+        sums, following = self.exchange.sums(sums), self.exchange.maxima(following)
+        found = [
+            Found(float(point), int(below), int(upto), float(cost_below), float(cost_upto), -float(after), here)
+            for point, (below, upto, cost_below, cost_upto), (after,), here in zip(
+                points, sums, following, ties, strict=True
+            )
+        ]
+        return [found[i : i + len(goal.terms)] for i, goal in zip(self.starts, self.goals, strict=True)]
+
+    def _reached(self, rows: Floats) -> Flags:
+        """Return at which of its points each goal is reached, given what each term has there on this process."""
+        contributions = np.minimum(self.units * self.exchange.sums(rows), self.caps)
+        reached: Flags = np.add.reduceat(contributions, self.starts, axis=0) >= self.amounts
+        return reached
+
+
+def _parts(terms: int) -> int:
+    """Return into how many parts a search divides a range at once: few messages, or small ones for many layers."""
+    return 256 if terms <= 8 else 16 if terms <= 128 else 4 if terms <= 512 else 2
