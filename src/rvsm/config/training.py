@@ -14,8 +14,8 @@ class Training:
         accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but
             batch norm sees one part at a time.
         validation: the fraction of the training images that is held out; test images are used once, at the end.
-        batch_norm: what several processes normalise with: null for the statistics of the whole batch, local for those of
-            each process's images, which is faster, but makes the result depend on the number of processes.
+        batch_norm: the statistics that each of several processes normalises with: null for those of the whole batch,
+            local for those of its own images, which is faster, but the number of processes then affects the result.
         label_smoothing: the fraction of each label's weight that is spread over all classes.
         clip: the maximum norm of the gradient; null for no limit.
         evaluate_every: epochs between two evaluations on the validation images.

@@ -94,7 +94,7 @@ class Batches:
         return min(len(self) * self.batch_size, len(self.images))
 
     def epoch(self, number: int, *, start: int = 0, stride: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over the batches of epoch ``number``, from batch ``start`` on, or over every ``stride``-th of them."""
+        """Iterate over the batches of epoch ``number``, from batch ``start`` on, or over every ``stride``-th one."""
         if number < 0:
             raise ValueError(f"the number of an epoch must be >= 0 but is {number}")
         if not 0 <= start <= len(self):

@@ -33,26 +33,27 @@ def synchronizable(model: nn.Module) -> list[_BatchNorm]:
     return [m for m in model.modules() if isinstance(m, _BatchNorm) and type(m).forward is _BatchNorm.forward]
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _forward(norm: _BatchNorm, ranks: Ranks, x: Tensor) -> Tensor:
     tracked = norm.running_mean is not None and norm.running_var is not None
     if not norm.training and tracked:
         return _BatchNorm.forward(norm, x)
-    norm._check_input_dim(x)
+    norm._check_input_dim(x)  # type: ignore[no-untyped-call]
     mean, variance, count = _statistics(x.detach(), ranks)
     if count <= 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {x.size()}")
     if norm.training and tracked:
         _track(norm, mean, variance * (count / (count - 1)))
     mean, variance = mean.to(_precise(x)), variance.to(_precise(x))
-    found: Tensor = _Normalize.apply(x, norm.weight, norm.bias, mean, variance, count, norm.eps, ranks)
-    return found
+    how = (count, norm.eps, ranks)
+    normalized: Tensor = _Normalize.apply(x, norm.weight, norm.bias, mean, variance, how)  # type: ignore[no-untyped-call]
+    return normalized
 
 
 def _statistics(x: Tensor, ranks: Ranks) -> tuple[Tensor, Tensor, int]:
     """Return the mean and variance of each channel, and how many values it has, over the images of all processes.
 
-    With n_r values of mean μ_r and variance σ²_r on process r: μ = Σ n_r·μ_r / n and σ² = Σ n_r·(σ²_r + (μ_r − μ)²) / n.
+    With n_r values of mean μ_r and variance σ²_r on rank r, μ = Σ n_r·μ_r / n and σ² = Σ n_r·(σ²_r + (μ_r − μ)²) / n.
     """
     channels = x.shape[1]
     own = torch.zeros(3, channels, dtype=torch.float64, device=x.device)
@@ -86,40 +87,39 @@ class _Normalize(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - torch passes arguments by position
         ctx: Any,
         x: Tensor,
         weight: Tensor | None,
         bias: Tensor | None,
         mean: Tensor,
         variance: Tensor,
-        count: int,
-        eps: float,
-        ranks: Ranks,
+        how: tuple[int, float, Ranks],
     ) -> Tensor:
         ctx.save_for_backward(x, weight, mean, variance)
-        ctx.count, ctx.eps, ctx.ranks = count, eps, ranks
-        return nn.functional.batch_norm(x, mean, variance, weight, bias, training=False, eps=eps)
+        ctx.how = how
+        return nn.functional.batch_norm(x, mean, variance, weight, bias, training=False, eps=how[1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, variance = ctx.saved_tensors
+        count, eps, ranks = ctx.how
         gamma = torch.ones_like(mean) if weight is None else weight
         own = torch.zeros(2, len(mean), dtype=mean.dtype, device=mean.device)
         dx = torch.zeros_like(x)
         if x.numel():  # torch crashes if there are no images
             # γ/σ·g, Σ g·x̂ and Σ g in one pass: the gradients of batch norm with constant statistics
             dx, own[0], own[1] = torch.ops.aten.native_batch_norm_backward(
-                gradients[0], x, weight, mean, variance, None, None, False, ctx.eps, [True, True, True]
+                gradients[0], x, weight, mean, variance, None, None, False, eps, [True, True, True]
             )
-        product, plain = ctx.ranks.total(own.clone())
-        over_sigma = torch.rsqrt(variance + ctx.eps)
-        slope = gamma * over_sigma.square() * product / ctx.count
-        level = gamma * over_sigma * plain / ctx.count - slope * mean
+        product, plain = ranks.total(own.clone())
+        over_sigma = torch.rsqrt(variance + eps)
+        slope = gamma * over_sigma.square() * product / count
+        level = gamma * over_sigma * plain / count - slope * mean
         shape = [1, -1, *[1] * (x.ndim - 2)]
         dx = (dx - (level.view(shape) + slope.view(shape) * x)).to(x.dtype)
         d_weight, d_bias = (own[i] if ctx.needs_input_grad[1 + i] else None for i in range(2))
-        return dx, d_weight, d_bias, None, None, None, None, None
+        return dx, d_weight, d_bias, None, None, None
 
 
 def _precise(x: Tensor) -> torch.dtype:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import blake2b
+from inspect import signature
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -15,6 +17,10 @@ from rvsm.modes import buffers_kept, modes_kept, random_state_kept
 from rvsm.train.batch_norm import synchronizable, synchronized
 from rvsm.train.ranks import ALONE, Ranks
 from rvsm.train.restoring import seed_all
+
+# Buffers are agreed on after each step, so that an evaluation finds them alike on all processes.
+_RENAMED = "forward_sync_buffers" in signature(DistributedDataParallel).parameters  # in torch 2.13
+_AT_EACH_FORWARD = "forward_sync_buffers" if _RENAMED else "broadcast_buffers"
 
 
 class Parallel:
@@ -33,9 +39,10 @@ class Parallel:
         self._synchronizes = not local and bool(synchronizable(model))
         self.forward: nn.Module = model
         if not ranks.alone:
-            # Buffers are agreed on after each step, when all processes have them, not before the next one.
-            unused = _has_unused(model, images)
-            self.forward = DistributedDataParallel(model, broadcast_buffers=False, find_unused_parameters=unused)
+            for buffer in model.buffers():
+                dist.broadcast(buffer, 0)
+            how: dict[str, Any] = {"find_unused_parameters": _has_unused(model, images), _AT_EACH_FORWARD: False}
+            self.forward = DistributedDataParallel(model, **how)
 
     def require_images(self, batches: Batches, parts: int) -> None:
         """Raise if local batch norm would not get two images, which a variance needs, of each part of each batch."""
@@ -51,7 +58,7 @@ class Parallel:
             )
 
     def reseed(self, seed: int, step: int) -> None:
-        """Seed the generators for dropout in a step; the first process draws as one alone does, and has a checkpoint."""
+        """Seed the generators for dropout in a step; those of the first process go on, and are in its checkpoints."""
         if self.ranks.rank:
             key = repr((seed, step, self.ranks.rank)).encode()
             seed_all(int.from_bytes(blake2b(key, digest_size=8).digest(), "little", signed=True))
@@ -68,7 +75,12 @@ class Parallel:
 
     @torch.no_grad()
     def agree_on_buffers(self, weight: float) -> None:
-        """Average the running statistics of local batch norm with weights that sum to 1; else, the first one's count."""
+        """Give all processes the buffers of the first, but for local batch norm, the average of all running statistics.
+
+        Args:
+            weight: that of this process in the average; the weights of all sum to 1.
+
+        """
         if self.ranks.alone:
             return
         agreed = synchronizable(self.model) if self._synchronizes else []
@@ -77,7 +89,8 @@ class Parallel:
         statistics = [b for m in local for b in (m.running_mean, m.running_var) if b is not None and id(b) not in done]
         if statistics:
             mean = self.ranks.total(torch.cat([b.double() * weight for b in statistics]))
-            for buffer, average in zip(statistics, mean.split([len(b) for b in statistics]), strict=True):
+            averages = torch.split(mean, [len(buffer) for buffer in statistics])
+            for buffer, average in zip(statistics, averages, strict=True):
                 buffer.copy_(average)
         done |= {id(buffer) for norm in local for buffer in norm.buffers()}
         for buffer in self.model.buffers():

@@ -9,15 +9,19 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 from rvsm.cores import usable_cores
 from rvsm.records.states import Tree, join, split
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 T = TypeVar("T")
 _PATIENCE = timedelta(minutes=5)  # with processes that start late
@@ -29,7 +33,7 @@ class LostError(RuntimeError):
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that train one network.
+    """The place of this process among those that train one network.
 
     Args:
         rank: its number; only number 0 writes and prints.
@@ -44,7 +48,7 @@ class Ranks:
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
-    store: dist.Store | None = field(default=None, repr=False, compare=False)
+    store: "Store | None" = field(default=None, repr=False, compare=False)
 
     @property
     def first(self) -> bool:
@@ -58,7 +62,7 @@ class Ranks:
 
     @property
     def threads(self) -> int | None:
-        """This process's part of the usable cores; None if it is alone, and PyTorch may choose."""
+        """The part of the usable cores that belongs to this process; None if it is alone, and PyTorch may choose."""
         return None if self.alone else max(1, usable_cores() // self.local_size)
 
     def shares(self, images: int, parts: int = 1) -> list[slice]:
@@ -126,7 +130,7 @@ class Ranks:
         return join(load(whole[end:]), json.loads(whole[8:end]))
 
     def in_turn(self, load: Callable[[], T]) -> T:
-        """Return what ``load`` returns, called first by one process on each machine, whose cache the others then use."""
+        """Return what ``load`` returns; one process on each machine calls it first, and the others use its cache."""
         if self.local_rank:
             self.sum(0)
         found = load()
@@ -148,7 +152,7 @@ ALONE = Ranks()
 _current = ALONE
 
 
-def current() -> Ranks:
+def current_ranks() -> Ranks:
     """Return the processes that this one has joined."""
     return _current
 
@@ -166,15 +170,15 @@ def join_ranks(environment: Mapping[str, str] = os.environ, patience: timedelta 
     if torch.cuda.is_available():
         torch.cuda.set_device(found.local_rank % torch.cuda.device_count())
     try:
-        store, *_ = next(iter(dist.rendezvous("env://", rank=found.rank, world_size=found.size, timeout=patience)))
+        store, *_ = next(iter(rendezvous("env://", rank=found.rank, world_size=found.size, timeout=patience)))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=found.rank, world_size=found.size)
     except (RuntimeError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise RuntimeError(
-            f"process {found.rank} of {found.size} cannot reach the others through MASTER_ADDR"
-            f" {environment['MASTER_ADDR']} and MASTER_PORT {environment['MASTER_PORT']} ({reason}); check that all were"
-            " started, and that the address is that of the first"
+            f"process {found.rank} of {found.size} cannot reach the others through the environment variables"
+            f" MASTER_ADDR={environment['MASTER_ADDR']} and MASTER_PORT={environment['MASTER_PORT']} ({reason}); check"
+            " that all were started, and that the address is that of the first"
         ) from error
     _current = Ranks(found.rank, found.size, found.local_rank, found.local_size, store)
     return _current

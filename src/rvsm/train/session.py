@@ -109,7 +109,7 @@ def start_or_resume(
     ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """Start or resume a run unless it is finished, and return its result."""
-    if not ranks.share(lambda: (folder / "config.toml").exists()):
+    if not ranks.share((folder / "config.toml").exists):
         return start(config, folder, console, data, brief=brief, ranks=ranks)
     if ranks.first:
         refuse_others(config, folder)
@@ -141,8 +141,10 @@ def _train(run: Run | None, folder: Path, trainer: Trainer) -> dict[str, Any]:
         raise DivergenceError(f"{error} {last}; start again with different options in a new folder.") from None
     except RuntimeError as error:
         if is_loss(error):
-            lost = "another process of this training has ended, perhaps because it was killed or its memory ran out"
-            raise LostError(f"{lost}; what was done before the last checkpoint is kept; continue with: {again}") from None
+            raise LostError(
+                "another process of this training has ended, perhaps because it was killed or its memory ran out; the"
+                f" work up to the last checkpoint is kept; continue with: {again}"
+            ) from None
         raise
     return result
 

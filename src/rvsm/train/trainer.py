@@ -147,7 +147,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        total, correct = 0.0, 0
+        total = correct = 0.0
         name, shares = self.config.model.name, self.ranks.shares(len(y), self.config.training.accumulate)
         for share in shares:
             labels, weight = y[share], len(y[share]) / len(y)
