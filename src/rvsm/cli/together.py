@@ -125,4 +125,5 @@ def _tell_torchrun(words: str) -> None:
     """Leave the error where torchrun looks for it, so that its report repeats the sentence."""
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         with suppress(OSError):
-            Path(file).write_text(json.dumps({"message": words}), encoding="utf-8")
+            message = {"message": words, "extraInfo": {"timestamp": str(int(time.time())), "py_callstack": words}}
+            Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")

@@ -13,14 +13,16 @@ from rvsm.train.ranks import Ranks
 
 
 @contextmanager
-def synchronized(model: nn.Module, ranks: Ranks) -> Iterator[None]:
+def synchronized(model: nn.Module, ranks: Ranks, *, compiled: bool = False) -> Iterator[None]:
     """Let batch norm use the images of all processes for the duration of a block; the modules stay what they are.
 
-    Every process must compute the same layers in the same order; it may have no images.
+    Every process must compute the same layers in the same order; it may have no images. A compiled model must be known
+    as such: torch.compile cannot look into messages, and would have to be imported to say so, which takes seconds.
     """
     norms = synchronizable(model)
+    forward = torch.compiler.disable(_forward) if compiled else _forward  # type: ignore[no-untyped-call]
     for norm in norms:
-        vars(norm)["forward"] = partial(_forward, norm, ranks)
+        vars(norm)["forward"] = partial(forward, norm, ranks)
     try:
         yield
     finally:
@@ -33,7 +35,6 @@ def synchronizable(model: nn.Module) -> list[_BatchNorm]:
     return [m for m in model.modules() if isinstance(m, _BatchNorm) and type(m).forward is _BatchNorm.forward]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _forward(norm: _BatchNorm, ranks: Ranks, x: Tensor) -> Tensor:
     tracked = norm.running_mean is not None and norm.running_var is not None
     if not norm.training and tracked:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
+from rvsm.config import Training
 from rvsm.data import Batches
 from rvsm.modes import buffers_kept, modes_kept, random_state_kept
 from rvsm.train.batch_norm import synchronizable, synchronized
@@ -30,19 +31,23 @@ class Parallel:
         model: the network; the other processes get the weights and buffers that the first one has now.
         ranks: the processes.
         images: a few images, to find out which parameters are used.
-        local: whether batch norm uses the images of its own process only.
+        training: whether to compile the network, and what batch norm does.
 
     """
 
-    def __init__(self, model: nn.Module, ranks: Ranks, images: Tensor, *, local: bool) -> None:
+    def __init__(self, model: nn.Module, ranks: Ranks, images: Tensor, training: Training) -> None:
         self.model, self.ranks = model, ranks
-        self._synchronizes = not local and bool(synchronizable(model))
+        self._synchronizes = training.batch_norm != "local" and bool(synchronizable(model))
         self.forward: nn.Module = model
+        self._wrapped: DistributedDataParallel | None = None
         if not ranks.alone:
             for buffer in model.buffers():
                 dist.broadcast(buffer, 0)
             how: dict[str, Any] = {"find_unused_parameters": _has_unused(model, images), _AT_EACH_FORWARD: False}
-            self.forward = DistributedDataParallel(model, **how)
+            self._wrapped = self.forward = DistributedDataParallel(model, **how)
+        self._compiled = training.compile
+        if self._compiled:
+            self.forward = torch.compile(self.forward)  # type: ignore[assignment]
 
     def require_images(self, batches: Batches, parts: int) -> None:
         """Raise if local batch norm would not get two images, which a variance needs, of each part of each batch."""
@@ -67,10 +72,10 @@ class Parallel:
     def computing(self, *, last: bool) -> Iterator[None]:
         """Prepare for the forward and backward pass of a part of a batch; the last one sums up the gradients."""
         with ExitStack() as stack:
-            if not last and isinstance(self.forward, DistributedDataParallel):
-                stack.enter_context(self.forward.no_sync())
-            if self._synchronizes and not self.ranks.alone:
-                stack.enter_context(synchronized(self.model, self.ranks))
+            if not last and self._wrapped is not None:
+                stack.enter_context(self._wrapped.no_sync())
+            if self._synchronizes and self._wrapped is not None:
+                stack.enter_context(synchronized(self.model, self.ranks, compiled=self._compiled))
             yield
 
     @torch.no_grad()

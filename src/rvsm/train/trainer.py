@@ -86,9 +86,8 @@ class Trainer:
         try_model(self.model, name, x, classes)
         check_weights(self.model.state_dict())
         with blamed(name, "cannot be trained"):
-            self.parallel = Parallel(self.model, ranks, x[:8], local=training.batch_norm == "local")
+            self.parallel = Parallel(self.model, ranks, x[:8], training)
         self.parallel.require_images(self.batches, training.accumulate)
-        self.forward = torch.compile(self.parallel.forward) if training.compile else self.parallel.forward
         self.steps = training.epochs * len(self.batches)
         self.step = self._first_step = 0
         self.schedule = build.schedule(config)
@@ -153,7 +152,7 @@ class Trainer:
             labels, weight = y[share], len(y[share]) / len(y)
             with self.parallel.computing(last=share is shares[-1]):
                 with self.placement.autocast(), blamed(name, f"failed in step {self.step + 1}"):
-                    scores = self.forward(x[share])
+                    scores = self.parallel.forward(x[share])
                 loss = self._loss(scores.float(), labels)
                 (loss * (weight * self.ranks.size)).backward()  # type: ignore[no-untyped-call] # a mean over ranks
             total += float(loss.detach()) * weight
