@@ -50,6 +50,7 @@ def _join(command: str) -> "Ranks":
         raise ValueError(
             f"{command} runs on one process; start it without torchrun, or unset the environment variable WORLD_SIZE"
         )
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else, a killed process makes torch print its C++ stack
     with needed_by(command, extra="train"):
         from rvsm.train.ranks import join_ranks
     return join_ranks()
@@ -90,22 +91,38 @@ def _end(ranks: "Ranks", code: int, complaint: object | None) -> None:
             _store(ranks).set(f"rvsm/failed/{ranks.rank}", words)
     with suppress(RuntimeError):
         leave_ranks()
-    if complaint is not None and _speaks(ranks):
-        complain(words)
-        _tell_torchrun(words)
+    if code:
+        if _speaks(ranks) and complaint is not None:
+            complain(words)
+            _tell_torchrun(words)
+        _wait_for_listeners(ranks)
 
 
 def _speaks(ranks: "Ranks") -> bool:
     """Return whether it falls to this process to complain; of several that could, only one does."""
-    deadline = time.monotonic() + _PATIENCE
     try:
-        while not ranks.first and time.monotonic() < deadline:
-            if _store(ranks).add("rvsm/spoken", 0):
-                return False
-            time.sleep(0.05)
+        if not ranks.first and _reaches(ranks, "rvsm/spoken", 1):
+            return False
         return _store(ranks).add("rvsm/spoken", 1) == 1
-    except RuntimeError:  # whoever kept the messages is gone
+    except RuntimeError:  # the first process kept the messages, and was killed
         return True
+
+
+def _wait_for_listeners(ranks: "Ranks") -> None:
+    """Let the first process stay until the others know that it has spoken; it may be the one that keeps the messages."""
+    with suppress(RuntimeError):
+        if ranks.first:
+            _reaches(ranks, "rvsm/heard", ranks.size - 1)
+        else:
+            _store(ranks).add("rvsm/heard", 1)
+
+
+def _reaches(ranks: "Ranks", counter: str, count: int) -> bool:
+    """Return whether a counter reaches a number before patience ends."""
+    deadline = time.monotonic() + _PATIENCE
+    while (found := _store(ranks).add(counter, 0)) < count and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found >= count
 
 
 def _causes(ranks: "Ranks") -> list[str]:

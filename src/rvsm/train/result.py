@@ -56,7 +56,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
         "channel_norms": {"w": before[1], "u": channel_norms(trainer.model, held)},
-        "channels": _channels(trainer, held),
+        "channels": _channels(trainer, held) if trainer.ranks.first else None,  # it takes seconds, and no other writes
         "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
