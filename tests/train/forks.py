@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -71,7 +72,12 @@ def _forked(order: dict[str, Any], printed: Path, counted: Path) -> tuple[int, P
         os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), 1)
         os.dup2(1, 2)
         os.environ.update(order.get("environment", {}))
-        os._exit(_train(order, counted))
+        try:
+            os._exit(_train(order, counted))
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(99)  # never back into the loop of the parent
     return child, printed
 
 

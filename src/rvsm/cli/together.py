@@ -71,45 +71,59 @@ def _quiet(quiet: bool) -> Iterator[None]:
 
 
 def _end(ranks: "Ranks", code: int, complaint: object | None) -> None:
-    """Leave the other processes, and complain if none of them has: the first one at once, the others if it does not.
+    """Leave the other processes, and let one of them complain: the first one, or another if the first one does not.
 
-    Each leaves its own error where the others find it, and then stops answering. A process that could not go on
-    without another one can therefore name the cause.
+    Each leaves its own error where the others find it, so that a process that lost another one can name the cause.
     """
     from rvsm.train.ranks import LostError, is_loss, leave_ranks
 
-    if code:
-        signal.signal(
-            signal.SIGTERM, signal.SIG_IGN
-        )  # torchrun ends all when one has failed, maybe the one that speaks
     words = str(complaint)
     if is_loss(complaint):
-        said = words if isinstance(complaint, LostError) else "another process has ended, perhaps because it was killed"
-        words = "\n".join([*_causes(ranks), said])
-    elif complaint is not None:
+        if not isinstance(complaint, LostError):
+            words = "another process has ended, perhaps because it was killed"
+    elif code:
         with suppress(RuntimeError):
             _store(ranks).set(f"rvsm/failed/{ranks.rank}", words)
-    with suppress(RuntimeError):
-        leave_ranks()
+        words = words if ranks.first else _by(ranks, ranks.rank, words)
     if code:
-        if _speaks(ranks) and complaint is not None:
-            complain(words)
-            _tell_torchrun(words)
-        _wait_for_listeners(ranks)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all when one fails, even the one that speaks
+    if isinstance(complaint, BaseException):
+        complaint.__traceback__ = complaint.__context__ = None  # its frames hold the network, and with it the group
+    leave_ranks()
+    if not code:
+        return
+    if ranks.first and is_loss(complaint):
+        words = "\n".join([*_causes(ranks), words])
+    if _speaks(ranks) and complaint is not None:
+        complain(words)
+        _tell_torchrun(words)
+    _wait_for_listeners(ranks)
 
 
 def _speaks(ranks: "Ranks") -> bool:
-    """Return whether it falls to this process to complain; of several that could, only one does."""
+    """Return whether this process should complain; of those after the first, only one does, and only if it must."""
     try:
-        if not ranks.first and _reaches(ranks, "rvsm/spoken", 1):
-            return False
-        return _store(ranks).add("rvsm/spoken", 1) == 1
+        silent = not ranks.first and _reaches(ranks, "rvsm/spoken", 1)
+        return not silent and (_store(ranks).add("rvsm/spoken", 1) == 1 or ranks.first)
     except RuntimeError:  # the first process kept the messages, and was killed
         return True
 
 
+def _causes(ranks: "Ranks") -> list[str]:
+    """Return the errors of other processes, unless one of them has already complained."""
+    keys = {rank: f"rvsm/failed/{rank}" for rank in range(ranks.size)}
+    with suppress(RuntimeError):
+        if not (store := _store(ranks)).add("rvsm/spoken", 0):
+            return [_by(ranks, rank, store.get(key).decode()) for rank, key in keys.items() if store.check([key])]
+    return []
+
+
+def _by(ranks: "Ranks", rank: int, words: str) -> str:
+    return f"process {rank} of {ranks.size}: {words}"
+
+
 def _wait_for_listeners(ranks: "Ranks") -> None:
-    """Let the first process stay until the others know that it has spoken; it may be the one that keeps the messages."""
+    """Let the first process stay until the others know that it has spoken; it may be the one with the messages."""
     with suppress(RuntimeError):
         if ranks.first:
             _reaches(ranks, "rvsm/heard", ranks.size - 1)
@@ -123,14 +137,6 @@ def _reaches(ranks: "Ranks", counter: str, count: int) -> bool:
     while (found := _store(ranks).add(counter, 0)) < count and time.monotonic() < deadline:
         time.sleep(0.02)
     return found >= count
-
-
-def _causes(ranks: "Ranks") -> list[str]:
-    """Return the errors of other processes."""
-    keys = {f"process {rank} of {ranks.size}": f"rvsm/failed/{rank}" for rank in range(ranks.size)}
-    with suppress(RuntimeError):
-        return [f"{who}: {_store(ranks).get(key).decode()}" for who, key in keys.items() if _store(ranks).check([key])]
-    return []
 
 
 def _store(ranks: "Ranks") -> "Store":

@@ -4,6 +4,7 @@ They are started by torchrun, or by anything else that sets the environment vari
 alone is rank 0 of 1, and sends nothing.
 """
 
+import gc
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -185,9 +186,14 @@ def join_ranks(environment: Mapping[str, str] = os.environ, patience: timedelta 
 
 
 def leave_ranks() -> None:
-    """Leave the other processes; those that still wait for this one get an error at once."""
+    """Leave the other processes; those that still wait for this one get an error at once.
+
+    Networks that were trained must be gone, or at least garbage. DistributedDataParallel would keep the connections
+    open, and if it is the last to hold the group, torch can deadlock: it waits for gloo's threads, and they for Python.
+    """
     global _current  # noqa: PLW0603
     _current = ALONE
+    gc.collect()
     dist.destroy_process_group()
 
 
