@@ -6,6 +6,11 @@ PER_CORE = 8
 """More threads than this for each core only wait; tens of thousands end the process instead of raising an error."""
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def require_threads(count: int) -> int:
     """Return a number of threads, or raise if this machine should not be asked for so many.
 

@@ -59,7 +59,7 @@ class Forks:
 
     def __init__(self) -> None:
         script = Path(__file__).with_name("forks.py")
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the command sets it
         self._process = subprocess.Popen(
             [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -71,7 +71,7 @@ class Forks:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        answer["killed"] = answer["status"] == -signal.SIGKILL
+        answer["killed"] = answer["status"] == -signal.SIGKILL  # with several processes, a list
         return answer
 
     def close(self) -> None:

@@ -207,9 +207,9 @@ class TestImages:
         test = digits.test.images
         epoch = Batches.epoch
 
-        def watch(self: Batches, number: int, *, start: int = 0) -> Any:
+        def watch(self: Batches, number: int, **which: int) -> Any:
             seen.append("test" if self.images.images.data_ptr() == test.data_ptr() else "other")
-            return epoch(self, number, start=start)
+            return epoch(self, number, **which)
 
         monkeypatch.setattr(Batches, "epoch", watch)
         trainer = Trainer(small(), digits)

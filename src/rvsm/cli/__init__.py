@@ -14,6 +14,7 @@ from rvsm import __version__
 from rvsm.cli.networks import bench, evaluate, info, pack, predict
 from rvsm.cli.sweep import sweep
 from rvsm.cli.terminal import LogFormatter, add_allow_import, complain, parser_of, path, show
+from rvsm.cli.together import Ending, launched, run_together
 from rvsm.extras import MissingLibraryError, needed_by
 from rvsm.plugins import plugins
 
@@ -43,25 +44,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler.setFormatter(LogFormatter())
     logging.basicConfig(handlers=[handler])
     logging.getLogger("rvsm").setLevel(logging.INFO)  # such as where decoded images are kept
+    if launched():
+        return run_together(command, lambda: _ending(command, words[1:]))
+    code, complaint = _ending(command, words[1:])
+    if complaint is not None:
+        complain(complaint)
+    return code
+
+
+def _ending(command: str, words: list[str]) -> Ending:
+    """Run a command, and return how it ended."""
     try:
         with warnings.catch_warnings(), needed_by(command, extra="train"):  # this extra has all that any command needs
             warnings.showwarning = _warn
-            return COMMANDS[command][0](words[1:]) or 0
-    except MissingLibraryError as missing:
-        complain(missing)
+            return COMMANDS[command][0](words) or 0, None
     except KeyboardInterrupt as stopped:
-        complain(str(stopped) or "stopped")
-        return 130
+        return 130, str(stopped) or "stopped"
     except BrokenPipeError:  # the reader of the output has closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        return 141, None
     except RecursionError:
-        complain("a file is nested too deeply; check it, or restore an intact copy")
-    except (ValueError, OSError, RuntimeError) as error:  # torch raises the last one, for example when out of memory
-        complain(error)
+        return 1, "a file is nested too deeply; check it, or restore an intact copy"
     except MemoryError as error:
-        complain(f"there is not enough memory: {str(error) or 'give smaller sizes'}")
-    return 1
+        return 1, f"there is not enough memory: {str(error) or 'give smaller sizes'}"
+    except (MissingLibraryError, ValueError, OSError, RuntimeError) as error:  # torch raises the last if out of memory
+        return 1, error
 
 
 def _train(words: list[str]) -> None:
@@ -82,10 +89,10 @@ def _train(words: list[str]) -> None:
         return
     config = read_config(file, flags, allow_import=options.allow_import)
     from rvsm.records import folder_of
-    from rvsm.train import quoted, start, summary
+    from rvsm.train import current_ranks, quoted, start, summary
 
     folder = options.run or folder_of(Path("runs"), config.name, config.seed)
-    result = start(config, folder, _console())
+    result = start(config, folder, _console(), ranks=current_ranks())
     show(f"{config.name}: {summary(result)}")
     show(f"the run is in {folder}; see it with: rvsm report {quoted(folder)}")
 
@@ -95,9 +102,9 @@ def _resume(words: list[str]) -> None:
     parser.add_argument("run", type=path, metavar="RUN", help="the folder of the run")
     add_allow_import(parser)
     options = parser.parse_args(words)
-    from rvsm.train import quoted, resume, summary
+    from rvsm.train import current_ranks, quoted, resume, summary
 
-    result = resume(options.run, _console(), allow_import=options.allow_import)
+    result = resume(options.run, _console(), allow_import=options.allow_import, ranks=current_ranks())
     show(f"{options.run}: {summary(result)}")
     show(f"see it with: rvsm report {quoted(options.run)}")
 
@@ -125,6 +132,7 @@ def _compare(words: list[str]) -> None:
         raise without_files
     from rvsm.compare import compare
     from rvsm.config import read_config, split
+    from rvsm.train import current_ranks
 
     files, flags = split(rest)
     if not files:
@@ -136,8 +144,10 @@ def _compare(words: list[str]) -> None:
             raise ValueError(f"--{name} must be at least 1 but is {getattr(options, name)}")
     configs = [read_config(file, flags, allow_import=options.allow_import) for file in files]
     out = options.out or options.runs / "comparison"
-    seeds = range(options.seeds)
-    show(compare(configs, seeds=seeds, runs=options.runs, out=out, console=_console(), jobs=options.jobs))
+    how = {"runs": options.runs, "console": _console(), "jobs": options.jobs, "ranks": current_ranks()}
+    page = compare(configs, seeds=range(options.seeds), out=out, **how)
+    if page is not None:
+        show(page)
 
 
 def _report(words: list[str]) -> None:

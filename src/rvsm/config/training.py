@@ -14,6 +14,8 @@ class Training:
         accumulate: the number of parts in which a batch is computed, to save memory; the gradient is the same, but
             batch norm sees one part at a time.
         validation: the fraction of the training images that is held out; test images are used once, at the end.
+        batch_norm: the statistics that each of several processes normalises with: null for those of the whole batch,
+            local for those of its own images, which is faster, but the number of processes then affects the result.
         label_smoothing: the fraction of each label's weight that is spread over all classes.
         clip: the maximum norm of the gradient; null for no limit.
         evaluate_every: epochs between two evaluations on the validation images.
@@ -23,7 +25,7 @@ class Training:
             crash PyTorch.
         compile: compile the model with torch.compile, which takes a minute or two at the start.
         device: cpu, cuda, or auto: cuda if it is available, else cpu.
-        threads: CPU threads; null for PyTorch's default.
+        threads: CPU threads of each process; null for PyTorch's default, or the cores divided by the processes.
         tensorboard: also write TensorBoard files into the run's folder; needs the package tensorboard.
 
     """
@@ -32,6 +34,7 @@ class Training:
     batch: int = 128
     accumulate: int = 1
     validation: float = 0.1
+    batch_norm: Literal["local"] | None = None
     label_smoothing: float = 0.0
     clip: float | None = None
     evaluate_every: int = 1

@@ -93,15 +93,15 @@ class Batches:
         """The number of images in an epoch."""
         return min(len(self) * self.batch_size, len(self.images))
 
-    def epoch(self, number: int, *, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Iterate over the batches of epoch ``number``, from batch ``start`` on."""
+    def epoch(self, number: int, *, start: int = 0, stride: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over the batches of epoch ``number``, from batch ``start`` on, or over every ``stride``-th one."""
         if number < 0:
             raise ValueError(f"the number of an epoch must be >= 0 but is {number}")
         if not 0 <= start <= len(self):
             raise ValueError(f"start must be in [0, {len(self)}], the batches of an epoch, but is {start}")
         n = len(self.images)
         order = torch.randperm(n, generator=_generator(self.seed, number)) if self.shuffle else torch.arange(n)
-        return (self._batch(order, number, batch) for batch in range(start, len(self)))
+        return (self._batch(order, number, batch) for batch in range(start, len(self), stride))
 
     def _batch(self, order: Tensor, epoch: int, batch: int) -> tuple[Tensor, Tensor]:
         chosen = order[batch * self.batch_size : (batch + 1) * self.batch_size]

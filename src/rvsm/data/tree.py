@@ -5,7 +5,6 @@ suffix of an image, are skipped.
 """
 
 import logging
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rvsm.cores import usable_cores
 from rvsm.data.archive import Member, members
 from rvsm.data.dataset import Images
 from rvsm.data.decode import SUFFIXES, decode, decode_file
@@ -134,7 +134,7 @@ def _decoded(
     def work(chunk: list[Entry]) -> list[tuple[tuple[str, str, str], Pixels]]:
         return [(entry[:3], entry.decode(channels=channels, size=size)) for entry in chunk]
 
-    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = usable_cores()
     pool = ThreadPoolExecutor(workers)
     remaining = iter(entries)
     pending: deque[Future[list[tuple[tuple[str, str, str], Pixels]]]] = deque()

@@ -2,6 +2,7 @@
 
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.many import run_all
+from rvsm.train.ranks import current_ranks
 from rvsm.train.recorder import StoppedError, quoted
 from rvsm.train.result import load_network
 from rvsm.train.session import resume, start, start_or_resume, summary
@@ -12,6 +13,7 @@ __all__ = [
     "DivergenceError",
     "StoppedError",
     "Trainer",
+    "current_ranks",
     "load_network",
     "quoted",
     "resume",

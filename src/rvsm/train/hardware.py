@@ -69,11 +69,12 @@ def fit(placement: Placement, model: nn.Module, training: Training) -> Placement
     return replace(placement, channels_last=False)
 
 
-def describe(placement: Placement) -> dict[str, Any]:
+def describe(placement: Placement, processes: int = 1) -> dict[str, Any]:
     """Return the machine and the versions, to be stored with the results of a run."""
     return {
         "machine": processor(),
-        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "threads": torch.get_num_threads(),  # of each process
         **asdict(placement),
         "versions": {
             "rvsm": __version__,

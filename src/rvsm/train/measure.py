@@ -12,25 +12,29 @@ from rvsm.metrics import Statistics
 from rvsm.modes import modes_kept, random_state_kept
 from rvsm.splitting import Method
 from rvsm.train.hardware import Placement
+from rvsm.train.ranks import ALONE, Ranks
 
 EDGES = tuple(round(-7 + 0.1 * i, 1) for i in range(81))
 """The edges of the histograms, as decimal logarithms of |w|: 1e-7 to 10."""
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, batches: Batches, placement: Placement) -> dict[str, float]:
-    """Return the accuracy and the mean cross-entropy in eval mode; the states of random generators are restored."""
-    correct = total = 0
-    loss = 0.0
+def evaluate(model: nn.Module, batches: Batches, placement: Placement, ranks: Ranks = ALONE) -> dict[str, float]:
+    """Return the accuracy and the mean cross-entropy in eval mode; the states of random generators are restored.
+
+    Each process computes some of the batches. A batch is never divided, so the result does not depend on their number.
+    """
+    sums = torch.zeros(len(batches), 3, dtype=torch.float64)  # correct answers, loss and images of each batch
+    own = range(ranks.rank, len(batches), ranks.size)
     with random_state_kept(), modes_kept(model):
         model.eval()
-        for x, y in batches.epoch(0):
+        for number, (x, y) in zip(own, batches.epoch(0, start=min(own.start, own.stop), stride=own.step), strict=True):
             with placement.autocast():
                 scores = model(x)
             scores = scores.float()
-            correct += int((scores.argmax(1) == y).sum())
-            loss += float(nn.functional.cross_entropy(scores, y, reduction="sum"))
-            total += len(y)
+            loss = nn.functional.cross_entropy(scores, y, reduction="sum")
+            sums[number] = torch.tensor([(scores.argmax(1) == y).sum(), loss, len(y)])
+    correct, loss, total = (sum(column) for column in ranks.total(sums).t().tolist())
     return {"accuracy": correct / total, "loss": loss / total}
 
 

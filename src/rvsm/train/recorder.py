@@ -47,9 +47,15 @@ class StoppedError(KeyboardInterrupt):
 
 
 class Recorder(Callback):
-    """Writes metrics, and checkpoints every few minutes. On Ctrl-C or termination, writes one more and stops."""
+    """Writes metrics, and checkpoints every few minutes. On Ctrl-C or termination, writes one more and stops.
 
-    def __init__(self, run: Run, minutes: float = 10) -> None:
+    Args:
+        run: the folder; None on processes that only stop together with the one that writes.
+        minutes: the time between two checkpoints.
+
+    """
+
+    def __init__(self, run: Run | None, minutes: float = 10) -> None:
         self.run, self.minutes = run, minutes
         self._saved_at = time.monotonic()
         self._stop = False
@@ -64,19 +70,19 @@ class Recorder(Callback):
 
     def on_step(self, trainer: Trainer) -> None:
         """Save when a checkpoint is due, and stop on request; the end of an epoch waits for its evaluation."""
-        if trainer.step % len(trainer.batches) and (self._stop or self._late):
-            self._save(trainer)
+        if trainer.step % len(trainer.batches):
+            self._save_if(trainer, due=self._late)
 
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics."""
-        with writing(self.run.folder, trainer.config):
-            self.run.append(record)
+        if self.run is not None:
+            with writing(self.run.folder, trainer.config):
+                self.run.append(record)
 
     def on_epoch(self, trainer: Trainer) -> None:
         """Save after one or more epochs."""
         due = round(trainer.epoch) % trainer.config.training.checkpoint_every == 0
-        if due or trainer.step == trainer.steps or self._stop or self._late:
-            self._save(trainer)
+        self._save_if(trainer, due=due or trainer.step == trainer.steps or self._late)
 
     def on_end(self, trainer: Trainer) -> None:
         """Restore the handling of Ctrl-C."""
@@ -87,12 +93,16 @@ class Recorder(Callback):
     def _late(self) -> bool:
         return time.monotonic() - self._saved_at > 60 * self.minutes
 
-    def _save(self, trainer: Trainer) -> None:
-        if all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters()):  # if not, the next loss shows it
-            with writing(self.run.folder, trainer.config):
-                self.run.save(trainer.step, trainer.state())
-        self._saved_at = time.monotonic()
-        if self._stop:
+    def _save_if(self, trainer: Trainer, *, due: bool) -> None:
+        """Save if a checkpoint is due, or if one of the processes was asked to stop, and then stop."""
+        stop = trainer.ranks.any(self._stop)
+        if due or stop:
+            finite = all(bool(torch.isfinite(w).all()) for w in trainer.model.parameters())
+            if finite and self.run is not None:  # if not finite, the next loss shows it
+                with writing(self.run.folder, trainer.config):
+                    self.run.save(trainer.step, trainer.state())
+            self._saved_at = time.monotonic()
+        if stop:
             raise StoppedError(f"stopped at step {trainer.step} of {trainer.steps}")
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

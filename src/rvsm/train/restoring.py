@@ -7,6 +7,7 @@ checks some of it, such as the names and shapes of the weights of a model.
 import random
 from collections.abc import Mapping, Sequence
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from rvsm.optimizers import OptimizerOptions
+from rvsm.records import load_weights
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "step": (int,),
@@ -60,6 +62,19 @@ def optimizer_state(saved: Mapping[str, Any], optimizer: Optimizer, options: Opt
         if not isinstance(found, Mapping) or _form(found) != _form(expected):
             raise ValueError(f"the optimizer's state of parameter {index} should be {_form(expected)}")
     return {"state": dict(kept), "param_groups": optimizer.state_dict()["param_groups"]}
+
+
+def initial_weights(source: Path) -> dict[str, Any]:
+    """Return the weights that a training begins with, from a safetensors file or the folder of a finished run."""
+    file = source / "model.safetensors" if source.is_dir() else source
+    if not file.exists():
+        raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
+    if file.suffix != ".safetensors":
+        raise ValueError(
+            f"model.weights: {file} is not a .safetensors file; other formats are pickled and can run any program;"
+            " convert it with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NAME)"
+        )
+    return load_weights(file)
 
 
 def seed_all(seed: int) -> None:

@@ -13,7 +13,7 @@ from rvsm.config import build, config_of
 from rvsm.metrics import multiplications
 from rvsm.models import fill
 from rvsm.records import Run
-from rvsm.train.measure import channel_norms, evaluate, histogram
+from rvsm.train.measure import channel_norms, histogram
 from rvsm.train.recorder import quoted
 from rvsm.train.trainer import Trainer
 
@@ -22,7 +22,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Write the sparse copy into the model permanently; return its weights and the result as plain numbers."""
     test = trainer.quiet(trainer.data.test)
     seconds = trainer.seconds
-    dense = evaluate(trainer.model, test, trainer.placement)
+    dense = trainer.evaluate(test)
     held: list[tuple[str, Tensor]] = [(n, p) for n, p in trainer.model.named_parameters() if p.ndim > 1]
     if trainer.method is not None:
         held = [(layer.name, layer.parameter) for layer in trainer.method.layers.attached]
@@ -56,7 +56,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         },
         "histogram": {"w": before[0], "u": histogram(w for _, w in held)},
         "channel_norms": {"w": before[1], "u": channel_norms(trainer.model, held)},
-        "channels": _channels(trainer, held),
+        "channels": _channels(trainer, held) if trainer.ranks.first else None,  # it takes seconds, and no other writes
         "images": trainer.data.fingerprint(),
         "test_images": len(trainer.data.test),
         "classes": list(trainer.data.classes),
@@ -131,4 +131,4 @@ def _finalize(trainer: Trainer) -> dict[str, float]:
     with trainer.placement.autocast(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the result shows layers that did not take part
         trainer.method.finalize(recalibrate=trainer.calibration())
-    return evaluate(trainer.model, trainer.quiet(trainer.data.test), trainer.placement)
+    return trainer.evaluate(trainer.quiet(trainer.data.test))

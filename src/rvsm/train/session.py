@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rvsm.threads import torch_threads
 from rvsm.train.display import Display, TensorBoard, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, processor
+from rvsm.train.ranks import ALONE, LostError, Ranks, is_loss
 from rvsm.train.recorder import Recorder, StoppedError, quoted, resuming, writing
 from rvsm.train.result import finish
 from rvsm.train.trainer import Callback, Trainer
@@ -28,19 +30,25 @@ def start(
     *,
     brief: bool = False,
     callbacks: Sequence[Callback] = (),
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
-    """Train in a new folder, followed by callbacks, and return the result."""
-    if folder.is_file():
-        raise ValueError(f"{folder} is a file; give a folder for the run")
-    _refuse(config, folder)
-    with torch_threads(config.training.threads):
-        trainer = Trainer(config, data, [*_listeners(config, folder, console, brief=brief), *callbacks])
+    """Train in a new folder, followed by callbacks, and return the result.
+
+    Of several processes, only the first reads and writes the folder.
+    """
+    if ranks.first:
+        _refuse(config, folder)
+    with torch_threads(config.training.threads or ranks.threads):
+        listeners = [*_listeners(config, folder, console, brief=brief, ranks=ranks), *callbacks]
+        trainer = Trainer(config, data, listeners, ranks=ranks)
         trainer.load_initial_weights()
+        if not ranks.first:
+            return _train(None, folder, trainer)
         with locked(folder):  # the folder is made only now, so invalid input leaves none
             _refuse(config, folder)  # another process may have been faster
             with writing(folder, config):
-                run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement))
-            return _train(run, trainer)
+                run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement, ranks.size))
+            return _train(run, folder, trainer)
 
 
 def resume(
@@ -51,38 +59,50 @@ def resume(
     brief: bool = False,
     allow_import: Collection[str] = (),
     callbacks: Sequence[Callback] = (),
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """Continue a run from its newest checkpoint and return the result; a finished run returns the result it has.
 
-    A user's own model is imported only if ``allow_import`` names it as module:callable.
+    A user's own model is imported only if ``allow_import`` names it as module:callable. Several processes continue from
+    what the first one reads, whatever their number was before.
     """
-    run = Run(folder)
-    if (result := run.result(*_SUMMARISED)) is not None:
-        return result
-    with locked(folder):
-        if (result := run.result(*_SUMMARISED)) is not None:
-            return result
-        config = config_of(run.config(), run.folder / "config.toml", allow_import=allow_import)
-        state, complaints = run.newest()
-        for complaint in complaints:
-            _warn(console, complaint)
-        if complaints:
-            begin = "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again"
-            _warn(console, begin)
-        then = _about(run, console)
-        with torch_threads(config.training.threads or _threads(then)):
-            listeners = [*_listeners(config, folder, console, brief=brief), *callbacks]
-            remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
-            trainer = Trainer(config, data, listeners, remainder=remainder)
-            _compare_machines(then, describe(trainer.placement), console)
-            if state is None:
-                trainer.load_initial_weights()
-            else:
-                _load(trainer, state, folder)
+    with ExitStack() as stack:
+        left = ranks.share(lambda: _left(folder, console, stack))
+        if "result" in left:
+            return dict(left["result"])
+        config = config_of(left["config"], folder / "config.toml", allow_import=allow_import)
+        state, then = left["state"], left["about"]
+        stack.enter_context(torch_threads(config.training.threads or _threads(then, ranks) or ranks.threads))
+        listeners = [*_listeners(config, folder, console, brief=brief, ranks=ranks), *callbacks]
+        remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
+        trainer = Trainer(config, data, listeners, remainder=remainder, ranks=ranks)
+        _compare_machines(then, describe(trainer.placement, ranks.size), console)
+        if state is None:
+            trainer.load_initial_weights()
+        else:
+            _load(trainer, state, folder)
+        run = Run(folder) if ranks.first else None
+        if run is not None:
             with writing(folder, config):
                 run.rewind(trainer.step)
-            say(console, f"{folder}: continuing from step {trainer.step} of {trainer.steps}")
-            return _train(run, trainer)
+        say(console, f"{folder}: continuing from step {trainer.step} of {trainer.steps}")
+        return _train(run, folder, trainer)
+
+
+def _left(folder: Path, console: Console, stack: ExitStack) -> dict[str, Any]:
+    """Return the result of a run, or lock its folder and return what is needed to continue."""
+    run = Run(folder)
+    if (result := run.result(*_SUMMARISED)) is not None:
+        return {"result": result}
+    stack.enter_context(locked(folder))
+    if (result := run.result(*_SUMMARISED)) is not None:  # another process has finished it
+        return {"result": result}
+    state, complaints = run.newest()
+    for complaint in complaints:
+        _warn(console, complaint)
+    if complaints:
+        _warn(console, "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again")
+    return {"config": run.config(), "state": state, "about": _about(run, console)}
 
 
 def start_or_resume(
@@ -93,34 +113,47 @@ def start_or_resume(
     *,
     brief: bool = False,
     callbacks: Sequence[Callback] = (),
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """Start or resume a run unless it is finished, and return its result."""
-    if not (folder / "config.toml").exists():
-        return start(config, folder, console, data, brief=brief, callbacks=callbacks)
-    refuse_others(config, folder)
+    if not ranks.share((folder / "config.toml").exists):
+        return start(config, folder, console, data, brief=brief, callbacks=callbacks, ranks=ranks)
+    if ranks.first:
+        refuse_others(config, folder)
     allowed = [config.model.name]
-    return resume(folder, console, data, brief=brief, allow_import=allowed, callbacks=callbacks)
+    return resume(folder, console, data, brief=brief, allow_import=allowed, callbacks=callbacks, ranks=ranks)
 
 
-def _listeners(config: Config, folder: Path, console: Console, *, brief: bool) -> list[Callback]:
+def _listeners(config: Config, folder: Path, console: Console, *, brief: bool, ranks: Ranks) -> list[Callback]:
+    if not ranks.first:
+        return []
     display = Display(console, brief=brief)
     return [display, TensorBoard(folder / "tensorboard")] if config.training.tensorboard else [display]
 
 
-def _train(run: Run, trainer: Trainer) -> dict[str, Any]:
+def _train(run: Run | None, folder: Path, trainer: Trainer) -> dict[str, Any]:
+    """Train to the end and return the result; a process without a run writes nothing."""
     trainer.callbacks = [Recorder(run), *trainer.callbacks]
+    again = resuming(folder, trainer.config)
     try:
         trainer.run()
         weights, result = finish(trainer)
-        with writing(run.folder, trainer.config):
-            run.finish(weights, result)
+        if run is not None:
+            with writing(folder, trainer.config):
+                run.finish(weights, result)
     except KeyboardInterrupt as stopped:
-        again = resuming(run.folder, trainer.config)
         raise StoppedError(f"{str(stopped) or 'stopped'}; continue with: {again}") from None
     except DivergenceError as error:
-        kept = run.checkpoints()
+        kept = [] if run is None else run.checkpoints()
         last = f"The last good checkpoint is {kept[-1]}" if kept else "There is no checkpoint yet"
         raise DivergenceError(f"{error} {last}; start again with different options in a new folder.") from None
+    except RuntimeError as error:
+        if is_loss(error):
+            raise LostError(
+                "another process of this training has ended, perhaps because it was killed or its memory ran out; the"
+                f" work up to the last checkpoint is kept; continue with: {again}"
+            ) from None
+        raise
     return result
 
 
@@ -156,7 +189,9 @@ def refuse_others(config: Config, folder: Path) -> None:
 
 
 def _refuse(config: Config, folder: Path) -> None:
-    """Raise if the folder already holds a run."""
+    """Raise if the folder already holds a run, or is no folder."""
+    if folder.is_file():
+        raise ValueError(f"{folder} is a file; give a folder for the run")
     if not (folder / "config.toml").exists():
         return
     refuse_others(config, folder)
@@ -177,11 +212,12 @@ def _about(run: Run, console: Console) -> dict[str, Any]:
         return {}
 
 
-def _threads(then: Mapping[str, Any]) -> int | None:
+def _threads(then: Mapping[str, Any], ranks: Ranks) -> int | None:
     """Return how many threads a run started with on this machine; another number would change the last bits."""
     threads = then.get("threads")
     usable = isinstance(threads, int) and 0 < threads <= (os.cpu_count() or 1)
-    return threads if usable and then.get("machine") == processor() else None
+    same = then.get("machine") == processor() and then.get("processes", 1) == ranks.size
+    return threads if usable and same else None
 
 
 def _compare_machines(then: Mapping[str, Any], now: Mapping[str, Any], console: Console) -> None:

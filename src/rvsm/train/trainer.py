@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from torch.nn.utils import clip_grad_norm_
 from rvsm.config import Config, build, described, differences
 from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
 from rvsm.models import Prepared, fill
-from rvsm.models.user import blame
-from rvsm.modes import modes_kept, random_state_kept
-from rvsm.records import check_weights, load_weights
+from rvsm.records import check_weights
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import fit, memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
-from rvsm.train.restoring import check_state, optimizer_state, random_state, seed_all, set_random_state
+from rvsm.train.parallel import Parallel
+from rvsm.train.ranks import ALONE, Ranks
+from rvsm.train.restoring import check_state, initial_weights, optimizer_state, random_state, seed_all, set_random_state
+from rvsm.train.trial import blamed, try_model
 
 
 class Callback:
@@ -51,6 +53,7 @@ class Trainer:
         callbacks: objects that follow the training.
         remainder: whether a smaller last batch may be used if `keeps_remainder` says so; states of trainings that
             started before this rule existed do not have it.
+        ranks: the processes that train together; each has a trainer, and all must do the same.
 
     """
 
@@ -61,11 +64,13 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         *,
         remainder: bool = True,
+        ranks: Ranks = ALONE,
     ) -> None:
-        self.config, self.callbacks, self._remainder = config, callbacks, remainder
-        training = config.training
+        self.config, self.callbacks, self._remainder, self.ranks = config, callbacks, remainder, ranks
+        training, name = config.training, config.model.name
         self.placement = place(training)
-        self.data = build.dataset(config) if data is None else data
+        self.data = ranks.in_turn(partial(build.dataset, config)) if data is None else data
+        ranks.require_same(options=[config.fingerprint(), config.seed], images=self.data.fingerprint())
         seed_all(config.seed)
         channels, classes, size = self.data.channels, len(self.data.classes), self.data.size
         model = build.network(config, channels=channels, classes=classes, size=size)
@@ -76,11 +81,13 @@ class Trainer:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, _ = next(self.batches.epoch(0))
         if isinstance(self.model, Prepared):
-            with self._blamed("cannot prepare itself"):
+            with blamed(name, "cannot prepare itself"):
                 self.model.prepare(self._sample())
-        self._try(x)
+        try_model(self.model, name, x, classes)
         check_weights(self.model.state_dict())
-        self.forward = torch.compile(self.model) if training.compile else self.model
+        with blamed(name, "cannot be trained"):
+            self.parallel = Parallel(self.model, ranks, x[:8], training)
+        self.parallel.require_images(self.batches, training.accumulate)
         self.steps = training.epochs * len(self.batches)
         self.step = self._first_step = 0
         self.schedule = build.schedule(config)
@@ -100,16 +107,8 @@ class Trainer:
         """Load the initial weights that the options name: a safetensors file, or the folder of a finished run."""
         if self.config.weights is None:
             return
-        weights = Path(self.config.weights)
-        file = weights / "model.safetensors" if weights.is_dir() else weights
-        if not file.exists():
-            raise ValueError(f"model.weights: there is no file {file}; give a .safetensors file or a finished run")
-        if file.suffix != ".safetensors":
-            raise ValueError(
-                f"model.weights: {file} is not a .safetensors file; other formats are pickled and can run any program;"
-                " convert it with safetensors.torch.save_file(torch.load(FILE, weights_only=True), NAME)"
-            )
-        fill(self.model, load_weights(file), file)
+        source = Path(self.config.weights)
+        fill(self.model, self.ranks.share(lambda: initial_weights(source)), source)
 
     # Training
 
@@ -140,30 +139,40 @@ class Trainer:
         return self._seconds + time.perf_counter() - self._began
 
     def train_step(self, x: Tensor, y: Tensor) -> None:
-        """Do one optimizer step on a batch."""
+        """Do one optimizer step on a batch, of which each process computes its share."""
         self.model.train()
+        self.parallel.reseed(self.config.seed, self.step)
         rate = self.lr * self.schedule.factor(self.step / self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for part, labels in zip(*(t.chunk(self.config.training.accumulate) for t in (x, y)), strict=True):
-            with self.placement.autocast(), self._blamed(f"failed in step {self.step + 1}"):
-                scores = self.forward(part)
-            loss = nn.functional.cross_entropy(
-                scores.float(), labels, label_smoothing=self.config.training.label_smoothing
-            )
-            (loss * (len(labels) / len(y))).backward()  # type: ignore[no-untyped-call]
-            total += float(loss.detach()) * len(labels) / len(y)
-            self._running["correct"] += int((scores.argmax(1) == labels).sum())
+        total = correct = 0.0
+        name, shares = self.config.model.name, self.ranks.shares(len(y), self.config.training.accumulate)
+        for share in shares:
+            labels, weight = y[share], len(y[share]) / len(y)
+            with self.parallel.computing(last=share is shares[-1]):
+                with self.placement.autocast(), blamed(name, f"failed in step {self.step + 1}"):
+                    scores = self.parallel.forward(x[share])
+                loss = self._loss(scores.float(), labels)
+                (loss * (weight * self.ranks.size)).backward()  # type: ignore[no-untyped-call] # a mean over ranks
+            total += float(loss.detach()) * weight
+            correct += int((scores.argmax(1) == labels).sum())
+        total, correct = self.ranks.sum(total, correct)
         if not np.isfinite(total):
             raise explain_divergence(self, x, total, rate)
         if self.config.training.clip is not None:
             clip_grad_norm_(self.model.parameters(), self.config.training.clip)
         self.optimizer.step()
+        self.parallel.agree_on_buffers(sum(share.stop - share.start for share in shares) / len(y))
         self._running["loss"] += total * len(y)
+        self._running["correct"] += int(correct)
         self._running["seen"] += len(y)
         self.step += 1
+
+    def _loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss; 0, with a gradient, if this process has no images."""
+        smoothing = self.config.training.label_smoothing
+        return nn.functional.cross_entropy(scores, labels, label_smoothing=smoothing) if len(labels) else scores.sum()
 
     # Evaluations
 
@@ -188,14 +197,18 @@ class Trainer:
             "accuracy": self._running["correct"] / seen,
         }
         if self.validation is not None:
-            record["w"] = evaluate(self.model, self.validation, self.placement)
+            record["w"] = self.evaluate(self.validation)
             if self.method is not None:
                 with self.sparse_network():
-                    record["u"] = evaluate(self.model, self.validation, self.placement)
+                    record["u"] = self.evaluate(self.validation)
         if self.method is not None:
             record.update(sparsity_record(self.method, loss))
             record["histogram"] = histogram(layer.w for layer in self.method.layers.attached)
         return {**record, **self._speed()}
+
+    def evaluate(self, batches: Batches) -> dict[str, float]:
+        """Return the accuracy and the mean cross-entropy of the model as it is."""
+        return evaluate(self.model, batches, self.placement, self.ranks)
 
     @contextmanager
     def sparse_network(self) -> Iterator[None]:
@@ -294,32 +307,7 @@ class Trainer:
         chosen = self.batches.images[torch.arange(min(images, len(self.batches.images)))]
         return torch.cat([x for x, _ in self.quiet(chosen).epoch(0)])
 
-    def _try(self, x: Tensor) -> None:
-        """Raise a clear error now if the model does not fit the images."""
-        with (
-            self._blamed(f"cannot take images of shape {list(x.shape[1:])}"),
-            torch.no_grad(),
-            random_state_kept(),
-            modes_kept(self.model),
-        ):
-            scores = self.model.eval()(x[:2])
-        expected = [len(x[:2]), len(self.data.classes)]
-        if not torch.is_tensor(scores) or list(scores.shape) != expected:
-            got = list(scores.shape) if torch.is_tensor(scores) else type(scores).__name__
-            raise ValueError(
-                f"the model {self.config.model.name!r} must return scores of shape {expected} for {expected[0]} images"
-                f" of {expected[1]} classes but returned {got}"
-            )
-
     # Helpers
-
-    @contextmanager
-    def _blamed(self, failure: str) -> Iterator[None]:
-        """Turn any error of a user's code into one that names the model, the failure, and the place in its file."""
-        try:
-            yield
-        except Exception as error:
-            raise ValueError(f"the model {self.config.model.name!r} {failure}: {blame(error)}") from error
 
     def _notify(self, event: str, *more: Any) -> None:
         for callback in self.callbacks:

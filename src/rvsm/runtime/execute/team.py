@@ -13,7 +13,7 @@ from functools import partial
 from operator import call
 from queue import SimpleQueue
 
-from rvsm.cores import require_threads
+from rvsm.cores import require_threads, usable_cores
 
 Work = Callable[[int], object]
 
@@ -32,7 +32,7 @@ def cores() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return usable_cores()
 
 
 def thread_count(requested: int | None) -> int:
