@@ -80,8 +80,8 @@ class Found:
         point: the smallest magnitude at which it is reached; the largest one if it never is.
         below: how many of the layer's magnitudes are smaller.
         upto: how many are at most as large.
-        cost_below: what the smaller ones cost; 0 if all cost the same.
-        cost_upto: what those cost that are at most as large; 0 if all cost the same.
+        cost_below: what the smaller ones cost.
+        cost_upto: what those cost that are at most as large.
         following: the layer's next larger magnitude; infinity if it is not close, at least not among the next 40
             floating-point numbers, so that rounding cannot move a threshold from the point to it.
         ties: how many are equal to the point on this process.
@@ -203,22 +203,29 @@ class _Search:
     def describe(self, tallies: Sequence[Tally], keys: Keys) -> list[list[Found]]:
         """Return what each layer has at the point where the goal is reached."""
         points = self.points(keys)[self.goal_of]
-        sums: Floats = np.zeros((len(tallies), 4))
-        following: Floats = np.zeros((len(tallies), 1))
-        ties = []
-        for i, (tally, point) in enumerate(zip(tallies, points, strict=True)):
-            sums[i, :2] = tally.below(point), tally.upto(point)
-            if "cost" in tally.sums:
-                sums[i, 2:] = tally.below(point, "cost"), tally.upto(point, "cost")
-            following[i] = -tally.above(point)
-            ties.append(int(sums[i, 1] - sums[i, 0]))
-        sums, following = self.exchange.sums(sums), self.exchange.maxima(following)
-        found = [
-            Found(float(point), int(below), int(upto), float(cost_below), float(cost_upto), -float(after), here)
-            for point, (below, upto, cost_below, cost_upto), (after,), here in zip(
-                points, sums, following, ties, strict=True
-            )
+        here = np.array([[tally.below(t), tally.upto(t)] for tally, t in zip(tallies, points, strict=True)])
+        costs = [
+            [tally.below(t, "cost"), tally.upto(t, "cost")] if "cost" in tally.sums else [0.0, 0.0]
+            for tally, t in zip(tallies, points, strict=True)
         ]
+        above = np.array([[-tally.above(t)] for tally, t in zip(tallies, points, strict=True)])
+        sums, above = self.exchange.sums(np.concatenate([here, costs], axis=1)), self.exchange.maxima(above)
+        found = []
+        for i, (below, upto, *costs_there) in enumerate(sums):
+            of = self.terms[i].of
+            cost_below, cost_upto = (of.cost * below, of.cost * upto) if of.costs_are_equal else costs_there
+            ties = int(here[i, 1] - here[i, 0])
+            found.append(
+                Found(
+                    float(points[i]),
+                    int(below),
+                    int(upto),
+                    float(cost_below),
+                    float(cost_upto),
+                    -float(above[i, 0]),
+                    ties,
+                )
+            )
         return [found[i : i + len(goal.terms)] for i, goal in zip(self.starts, self.goals, strict=True)]
 
     def _reached(self, rows: Floats) -> Flags:

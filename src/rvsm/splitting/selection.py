@@ -68,11 +68,7 @@ def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], li
     [found] = reach([Goal(terms, target)])
     counts = [min(at.below, each.limit) for at, each in zip(found, layers, strict=True)]
     costs = [
-        each.most
-        if count == each.limit
-        else count * each.population.cost
-        if each.population.costs_are_equal
-        else at.cost_below
+        each.most if count == each.limit else at.cost_below
         for each, count, at in zip(layers, counts, found, strict=True)
     ]
     missing = target - sum(costs)
