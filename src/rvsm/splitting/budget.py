@@ -248,10 +248,13 @@ class Budget:
 def _magnitudes(unit: Unit, scale: float = 1.0, cost: Callable[[Layer], float] = lambda _: 1.0) -> Magnitudes:
     """Return the magnitudes of a unit's groups on this process: the one place where a target reads weights."""
     costs = unit.costs(cost)
-    if unit.first.elementwise:  # views of the weights, in which their order does not matter
-        return Magnitudes(list(unit.first.blocks()), scale, costs.reshape(1).numpy(), unit.ranks)
+    if unit.first.elementwise:  # no copies: views of the weights in their memory order, since any order will do
+        w = unit.first.w
+        return Magnitudes(
+            [w] if w.is_contiguous() else [*unit.first.blocks()], scale, costs.view(1).numpy(), unit.ranks
+        )
     magnitudes = unit.magnitudes()
-    costs = costs.reshape(1) if costs.numel() == 1 else costs.expand_as(magnitudes).flatten()
+    costs = costs.view(1) if costs.numel() == 1 else costs.expand_as(magnitudes).flatten()
     return Magnitudes([magnitudes], scale, costs.cpu().numpy(), unit.ranks)
 
 

@@ -16,7 +16,8 @@ from rvsm.splitting.ranks import ALONE, Ranks
 Floats = NDArray[np.floating[Any]]
 Measure = Literal["number", "cost"]
 
-_BLOCK = 1 << 17  # magnitudes that stay in the cache while they are compared
+_BLOCK = 1 << 17  # magnitudes that stay in the cache of a CPU while they are compared
+_BLOCK_ELSEWHERE = 1 << 24  # enough for each operation to take longer than to start it
 _WHOLE = 1 << 14  # layers up to this size are not sampled but taken as a whole
 
 
@@ -116,10 +117,11 @@ class Magnitudes:
 
     def _blocks(self) -> Iterator[tuple[Any, Floats | None]]:
         """Yield magnitudes, in memory that the next block reuses, and their costs."""
+        length = _BLOCK if self.device.type == "cpu" else _BLOCK_ELSEWHERE
         done, memory = 0, np.empty(min(self.size, _BLOCK), self.dtype)
         for part in map(_array, self.parts):
-            for begin in range(0, len(part), _BLOCK):
-                block = self._measured(part[begin : begin + _BLOCK], memory)
+            for begin in range(0, len(part), length):
+                block = self._measured(part[begin : begin + length], memory)
                 yield block, None if self.costs is None else self.costs[done : done + len(block)]
                 done += len(block)
 

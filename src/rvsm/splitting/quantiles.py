@@ -80,10 +80,10 @@ class Found:
         point: the smallest magnitude at which it is reached; the largest one if it never is.
         below: how many of the layer's magnitudes are smaller.
         upto: how many are at most as large.
-        cost_below: what the smaller ones cost; 0 if all cost the same.
-        cost_upto: what those cost that are at most as large; 0 if all cost the same.
-        following: the layer's next larger magnitude; possibly infinity if none of the next 40 floating-point numbers
-            is one, because beyond these, rounding cannot move a threshold from the point to it.
+        cost_below: what the smaller ones cost.
+        cost_upto: what those cost that are at most as large.
+        following: the layer's next larger magnitude; infinity if it is not close, at least not among the next 40
+            floating-point numbers, so that rounding cannot move a threshold from the point to it.
         ties: how many are equal to the point on this process.
 
     """
@@ -122,8 +122,9 @@ class _Search:
     Points are given as keys, the bit patterns of floating-point numbers.
     """
 
-    def __init__(self, goals: Sequence[Goal]) -> None:
+    def __init__(self, goals: Sequence[Goal], precision: type[np.floating[Any]] = np.float64) -> None:
         self.goals = goals
+        self.precision = precision  # of messages
         self.terms = [term for goal in goals for term in goal.terms]
         sizes = [len(goal.terms) for goal in goals]
         self.goal_of = np.repeat(np.arange(len(goals)), sizes)
@@ -151,7 +152,8 @@ class _Search:
         errors = [_ERRORS * goal.error for goal in self.goals]
         around = _Search(
             [replace(goal, amount=goal.amount - error) for goal, error in zip(self.goals, errors, strict=True)]
-            + [replace(goal, amount=goal.amount + error) for goal, error in zip(self.goals, errors, strict=True)]
+            + [replace(goal, amount=goal.amount + error) for goal, error in zip(self.goals, errors, strict=True)],
+            np.float32,
         )
         first, last = np.split(around.narrow([*samples, *samples], np.zeros_like(around.top), around.top), 2)
         return first, last
@@ -180,7 +182,7 @@ class _Search:
 
     def narrow(self, tallies: Sequence[Tally], low: Keys, high: Keys) -> Keys:
         """Return the first key from ``low`` on at which each goal is reached; ``high`` if it is not before."""
-        parts = _parts(len(self.terms))
+        parts = parts_at_once(len(self.terms))
         steps, goals = np.arange(1, parts), np.arange(len(self.goals))
         while (low < high).any():
             length = (high - low)[:, None]
@@ -201,31 +203,39 @@ class _Search:
     def describe(self, tallies: Sequence[Tally], keys: Keys) -> list[list[Found]]:
         """Return what each layer has at the point where the goal is reached."""
         points = self.points(keys)[self.goal_of]
-        sums: Floats = np.zeros((len(tallies), 4))
-        following: Floats = np.zeros((len(tallies), 1))
-        ties = []
-        for i, (tally, point) in enumerate(zip(tallies, points, strict=True)):
-            sums[i, :2] = tally.below(point), tally.upto(point)
-            if "cost" in tally.sums:
-                sums[i, 2:] = tally.below(point, "cost"), tally.upto(point, "cost")
-            following[i] = -tally.above(point)
-            ties.append(int(sums[i, 1] - sums[i, 0]))
-        sums, following = self.exchange.sums(sums), self.exchange.maxima(following)
-        found = [
-            Found(float(point), int(below), int(upto), float(cost_below), float(cost_upto), -float(after), here)
-            for point, (below, upto, cost_below, cost_upto), (after,), here in zip(
-                points, sums, following, ties, strict=True
-            )
+        here = np.array([[tally.below(t), tally.upto(t)] for tally, t in zip(tallies, points, strict=True)])
+        costs = [
+            [tally.below(t, "cost"), tally.upto(t, "cost")] if "cost" in tally.sums else [0.0, 0.0]
+            for tally, t in zip(tallies, points, strict=True)
         ]
+        above = np.array([[-tally.above(t)] for tally, t in zip(tallies, points, strict=True)])
+        sums, above = self.exchange.sums(np.concatenate([here, costs], axis=1)), self.exchange.maxima(above)
+        found = []
+        for i, (below, upto, *costs_there) in enumerate(sums):
+            of = self.terms[i].of
+            cost_below, cost_upto = (of.cost * below, of.cost * upto) if of.costs_are_equal else costs_there
+            ties = int(here[i, 1] - here[i, 0])
+            found.append(
+                Found(
+                    float(points[i]),
+                    int(below),
+                    int(upto),
+                    float(cost_below),
+                    float(cost_upto),
+                    -float(above[i, 0]),
+                    ties,
+                )
+            )
         return [found[i : i + len(goal.terms)] for i, goal in zip(self.starts, self.goals, strict=True)]
 
     def _reached(self, rows: Floats) -> Flags:
         """Return at which of its points each goal is reached, given what each term has there on this process."""
-        contributions = np.minimum(self.units * self.exchange.sums(rows), self.caps)
+        summed = self.exchange.sums(rows.astype(self.precision))
+        contributions = np.minimum(self.units * summed, self.caps)
         reached: Flags = np.add.reduceat(contributions, self.starts, axis=0) >= self.amounts
         return reached
 
 
-def _parts(terms: int) -> int:
-    """Return into how many parts a search divides a range at once: few messages, or small ones for many layers."""
+def parts_at_once(terms: int) -> int:
+    """Return into how many parts a search divides its ranges at once: few messages, or small ones for many terms."""
     return 256 if terms <= 8 else 16 if terms <= 128 else 4 if terms <= 512 else 2

@@ -1,7 +1,8 @@
 """Choose which groups of weights to remove, so that a target is met to within one group."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from torch import Tensor
@@ -37,7 +38,7 @@ def costs_of(layers: Sequence[Population], counts: Sequence[int]) -> list[float]
     """Return what the ``count`` smallest groups of each layer cost; among ties, the first ones."""
     costs = [groups.cost * count for groups, count in zip(layers, counts, strict=True)]
     unequal = [i for i, groups in enumerate(layers) if not groups.costs_are_equal and counts[i] > 0]
-    for i, [found] in zip(unequal, reach([Goal([Term(layers[i])], counts[i]) for i in unequal]), strict=True):
+    for i, found in zip(unequal, _nth(layers, {i: counts[i] for i in unequal}), strict=True):
         costs[i] = found.cost_below + _cost_of_ties(layers[i], found, counts[i] - found.below)
     return costs
 
@@ -67,11 +68,7 @@ def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], li
     [found] = reach([Goal(terms, target)])
     counts = [min(at.below, each.limit) for at, each in zip(found, layers, strict=True)]
     costs = [
-        each.most
-        if count == each.limit
-        else count * each.population.cost
-        if each.population.costs_are_equal
-        else at.cost_below
+        each.most if count == each.limit else at.cost_below
         for each, count, at in zip(layers, counts, found, strict=True)
     ]
     missing = target - sum(costs)
@@ -95,28 +92,19 @@ def cutoffs(layers: Sequence[Candidates], counts: Sequence[int], common: Sequenc
     It is the common threshold, for layers that have one, if that removes exactly these groups; otherwise the closest
     threshold that does. Other layers have a threshold halfway between the last removed group and the next one.
     """
-    wanted: list[tuple[int, int]] = []  # a layer, and which of its groups from the smallest on
-    for i, (each, count, at) in enumerate(zip(layers, counts, common, strict=True)):
-        if 0 < count < each.population.size:
-            wanted += [] if at is not None else [(i, count)]
-            wanted += [] if at is not None and count >= at.below else [(i, count + 1)]
-    goals = [Goal([Term(layers[i].population)], number) for i, number in wanted]
-    magnitudes = {key: found.point for key, [found] in zip(wanted, reach(goals), strict=True)}
-    thresholds = []
-    for i, (each, count, at) in enumerate(zip(layers, counts, common, strict=True)):
-        if count == 0:
-            thresholds.append(0.0)
-        elif count == each.population.size:
-            thresholds.append(each.population.largest)
-        else:
-            if (i, count + 1) in magnitudes:
-                following = magnitudes[i, count + 1]
-            else:
-                assert at is not None
-                following = at.point if count < at.upto else at.following
-            between = (magnitudes[i, count] + following) / 2 if at is None else at.point
-            guard = 16 * float(np.finfo(each.population.here.dtype).eps)
-            thresholds.append(min(between, following * (1 - guard)))
+    groups = [each.population for each in layers]
+    between = [i for i, each in enumerate(groups) if 0 < counts[i] < each.size]
+    own = [i for i in between if common[i] is None]
+    at = {i: found for i in between if (found := common[i]) is not None}
+    at.update(zip(own, _nth(groups, {i: counts[i] for i in own}), strict=True))
+    following = {i: at[i].point if counts[i] < at[i].upto else at[i].following for i in between}
+    unknown = [i for i in between if counts[i] < at[i].below or (common[i] is None and following[i] == inf)]
+    following.update(zip(unknown, (f.point for f in _nth(groups, {i: counts[i] + 1 for i in unknown})), strict=True))
+    thresholds = [each.largest if count else 0.0 for each, count in zip(groups, counts, strict=True)]
+    for i in between:
+        wanted = at[i].point if common[i] is not None else (at[i].point + following[i]) / 2
+        guard = 16 * float(np.finfo(groups[i].here.dtype).eps)
+        thresholds[i] = min(wanted, following[i] * (1 - guard))
     return thresholds
 
 
@@ -159,7 +147,7 @@ class Removal:
 def removals(layers: Sequence[Population], counts: Sequence[int]) -> list[Removal]:
     """Return which are the ``count`` smallest groups of each layer; among ties, the first ones."""
     some = [i for i, count in enumerate(counts) if count > 0]
-    found = [at for [at] in reach([Goal([Term(layers[i])], counts[i]) for i in some])]
+    found = _nth(layers, {i: counts[i] for i in some})
     exchange = Exchange([layers[i].here for i in some])
     earlier = exchange.before(np.array([[at.ties] for at in found], np.float64))
     result = [Removal()] * len(layers)
@@ -190,3 +178,9 @@ def _ties_for(groups: Population, found: Found, cost: float) -> int:
     best = less if cost - less <= -more - cost else -more
     [[number]] = exchange.sums(np.array([[float(np.count_nonzero(reached < best))]]))
     return int(number) + 1 if best > 0 else 0
+
+
+def _nth(layers: Sequence[Population], numbers: Mapping[int, int]) -> list[Found]:
+    """Return what is at the n-th smallest group of some layers, given the n of each."""
+    found = reach([Goal([Term(layers[i])], number) for i, number in numbers.items()])
+    return [one for [one] in found]
