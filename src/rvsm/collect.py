@@ -16,7 +16,7 @@ from rvsm.records.record import CURVE, FORMAT
 LARGEST = 1_000_000
 """The largest size of a file in bytes, so that committed files stay small."""
 
-_ABOUT = ("machine", "threads", "device", "precision", "channels_last", "versions")
+_ABOUT = ("machine", "processes", "threads", "device", "precision", "channels_last", "versions")
 
 
 def read(path: Path) -> list[Record]:

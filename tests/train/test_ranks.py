@@ -32,7 +32,7 @@ import os
 from itertools import count
 
 def fail(module, inputs, number=count()):
-    if next(number) == 8 and os.environ["RANK"] == "1":  # after three trials, and two steps of two parts
+    if next(number) == 8 and os.environ["RANK"] == "1":
         raise ValueError("out of luck")
 
 whole = make
@@ -194,7 +194,7 @@ def test_a_network_that_fails_on_one_process(together: Any, tmp_path: Path) -> N
     (tmp_path / "smooth.py").write_text(SMOOTH + FAILING)
     answer = together(words=train(tmp_path / "run"), ranks=2, folder=str(tmp_path))
     assert answer["status"] == [1, 1]
-    cause = "the model 'smooth:make' failed in step 3: ValueError: out of luck"
+    cause = "the model 'smooth:make' failed in step 4: ValueError: out of luck"
     hint = "another process of this training has ended, .*; continue with: rvsm resume .*"
     assert re.search(f"\nrvsm: process 1 of 2: {cause} .*\n{hint}\n$", answer["printed"][0])
     assert answer["printed"][1] == ""

@@ -88,7 +88,7 @@ def _end(ranks: "Ranks", code: int, complaint: object | None) -> None:
     if code:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun ends all when one fails, even the one that speaks
     if isinstance(complaint, BaseException):
-        complaint.__traceback__ = complaint.__context__ = None  # its frames hold the network, and with it the group
+        complaint.__traceback__ = complaint.__context__ = complaint.__cause__ = None  # their frames hold the network
     leave_ranks()
     if not code:
         return
