@@ -1,0 +1,382 @@
+"""What RVSM adds to a training step on many processes: by formula, by counters, and measured on this machine.
+
+The three commands write the tables of docs/scale.md:
+
+    python benchmarks/scale.py count      # operations of a step; messages of a look on 1, 2 and 4 processes
+    python benchmarks/scale.py sheet      # from the formulas: 7 B, 70 B and 1 T weights on 8 to 4,096 ranks
+    python benchmarks/scale.py fsdp       # whole steps of FSDP2 on 2 processes, with and without RVSM
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, log2
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import fully_shard
+from torch.multiprocessing.spawn import spawn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import rvsm
+from core import interleaved, machine, median_ratio
+from rvsm.markdown import pipe_table
+from rvsm.splitting.magnitudes import Magnitudes, survey
+from rvsm.splitting.quantiles import parts_at_once
+from rvsm.splitting.ranks import Ranks
+from rvsm.splitting.selection import candidates, cutoffs, together
+
+PAGE = Path(__file__).parents[1] / "docs" / "scale.md"
+STEPS = 10_000
+
+
+# A look at the weights, in messages
+
+
+def rounds(keys: int, terms: int) -> int:
+    """Return how often a search divides so many floating-point numbers until one is left."""
+    return ceil(log2(keys) / log2(parts_at_once(terms)))
+
+
+def look(tensors: int, capped: int = 0, largest: float = 8.0) -> tuple[int, int]:
+    """Return how many messages each rank sends at most for one look at so many divided tensors, and their bytes.
+
+    Args:
+        tensors: the number of tensors.
+        capped: how many of them are at their floor; for these, another search finds the group at which it lies.
+        largest: the largest magnitude, which bounds the floating-point numbers among which the thresholds are.
+
+    """
+    keys = int(np.float32(largest).view(np.int32)) + 1
+    messages, size = 2, tensors * 8 * (4 + 3)  # sizes, samples and costs; extremes
+    for terms in (tensors, capped) if capped else (tensors,):
+        estimated, exact = rounds(keys, 2 * terms), rounds(keys, terms)
+        messages += estimated + 1 + exact + 2
+        size += 2 * terms * 4 * (parts_at_once(2 * terms) - 1) * estimated  # two ends of an interval, in float32
+        size += terms * 8 * 2  # whether it contains the threshold
+        size += terms * 8 * (parts_at_once(terms) - 1) * exact
+        size += terms * 8 * (4 + 1)  # what is there, and what follows
+    return messages, size
+
+
+def look_at_shards(rank: int, processes: int, folder: str, sizes: list[int], repeats: int) -> None:
+    """Measure looks at tensors of which each process has an equal part."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
+    ranks = Ranks.of(dist.group.WORLD)
+    whole = [torch.randn(size, generator=torch.Generator().manual_seed(i)) for i, size in enumerate(sizes)]
+    parts = [w.tensor_split(processes)[rank].clone() for w in whole]
+    del whole
+    times, thresholds = [], []
+    for _ in range(repeats + 1):
+        dist.barrier()
+        ranks.messages = ranks.sent = 0
+        began = time.perf_counter()
+        populations = survey([Magnitudes([part], costs=np.ones(1), ranks=ranks) for part in parts])
+        pool = candidates(populations, [1] * len(parts))
+        counts, at = together(pool, 0.9 * sum(sizes))
+        thresholds.append(cutoffs(pool, counts, at)[0])
+        times.append(time.perf_counter() - began)
+    if rank == 0:
+        found = [statistics.median(times[1:]), ranks.messages, ranks.sent, thresholds[-1]]
+        torch.save(found, f"{folder}/found.pt")
+    dist.destroy_process_group()
+
+
+def spawned(work: Callable[..., None], processes: int, *arguments: object) -> Any:
+    """Return what the first of some processes has found."""
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(work, (processes, folder, *arguments), processes)  # type: ignore[no-untyped-call]
+        return torch.load(f"{folder}/found.pt")
+
+
+def looks(repeats: int) -> str:
+    """Return what looks take on 1, 2 and 4 processes, and what the formula says."""
+    networks = {"8 tensors, 16 M weights": [2_000_000] * 8, "200 tensors, 20 M weights": [100_000] * 200}
+    rows = []
+    for name, sizes in networks.items():
+        found = {processes: spawned(look_at_shards, processes, sizes, repeats) for processes in (1, 2, 4)}
+        assert len({threshold for *_, threshold in found.values()}) == 1, "the threshold depends on the processes"
+        for processes, (seconds, messages, sent, _) in found.items():
+            at_most = look(len(sizes)) if processes > 1 else (0, 0)
+            assert (messages, sent) <= at_most, "the formula is wrong"
+            numbers = (1e3 * seconds, messages, at_most[0], sent / 1e3, at_most[1] / 1e3)
+            rows.append([name, str(processes), *(f"{number:.0f}" for number in numbers)])
+    return pipe_table(["weights", "processes", "look, ms", "messages", "at most", "kB sent by each", "at most"], rows)
+
+
+# A step, in operations
+
+
+class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the operations that torch performs, and the bytes that these read and write; views are free."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.counts = np.zeros(3)  # operations, bytes, elements computed
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            tensors = [each for each in tree_leaves((args, kwargs, result)) if isinstance(each, Tensor)]
+            computed = sum(each.numel() for each in tree_leaves(result) if isinstance(each, Tensor))
+            self.counts += [1, sum(each.numel() * each.element_size() for each in tensors), computed]
+        return result
+
+
+@dataclass(frozen=True)
+class Step:
+    """What RVSM adds to a step, for one tensor of 32-bit weights: operations, and for each weight bytes and flops.
+
+    Attributes:
+        operations: for a tensor of one block; each operation is a kernel that has to be started.
+        per_block: for each further block of 2¹⁸ weights.
+        traffic: bytes read and written for each weight.
+        flops: numbers computed for each weight.
+        memory: bytes kept for each weight between steps.
+
+    """
+
+    operations: int
+    per_block: int
+    traffic: float
+    flops: float
+    memory: float
+
+
+def counted(groups: str, phase: str, gradient: str = "auto") -> Step:
+    """Count what a step with RVSM does more than one without it."""
+    small, large = (_difference(groups, phase, gradient, columns) for columns in (512, 1024))
+    weights = 512 * 512
+    per_weight = (large - small) / weights
+    blocks = large - small
+    return Step(int(small[0]), int(blocks[0]), per_weight[1], per_weight[2], small[3] / weights)
+
+
+def _difference(groups: str, phase: str, gradient: str, columns: int) -> Any:
+    found = []
+    for attached in (False, True):
+        torch.manual_seed(0)
+        model = nn.Linear(columns, 512, bias=False)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        kept = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that all is thresholded at once
+            if attached:
+                options: Any = {"gradient": gradient, "overrides": {"*": {"groups": groups}}}
+                method = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS, **options).attach(optimizer)
+                method.step = {"ramp": STEPS // 4, "heal": STEPS * 3 // 4}[phase]
+            for step in range(4):
+                counter = Counter()
+                with counter:
+                    optimizer.zero_grad()
+                    model(torch.ones(1, columns)).square().mean().backward()
+                    optimizer.step()
+                if attached and step == 0:
+                    method.step += 1  # to a step without a look
+        if attached:
+            held = [layer.away for layer in method.layers] + list(method._zeros.masks.values())
+            kept = sum(each.numel() * each.element_size() for each in held if each is not None)
+        found.append([*counter.counts, kept])
+    return np.subtract(found[1], found[0])
+
+
+def steps() -> str:
+    """Return what a step adds, for groups and phases."""
+    rows = []
+    for name, options in {
+        "single weights, ramp and hold": ("element", "ramp"),
+        'single weights, `gradient="w"`': ("element", "ramp", "w"),
+        "single weights, healing": ("element", "heal"),
+        "filters, ramp and hold": ("filter", "ramp"),
+        "channels, ramp and hold": ("channel", "ramp"),
+        "blocks of 4, ramp and hold": ("block", "ramp"),
+    }.items():
+        step = counted(*options)
+        numbers = (step.operations, step.per_block, round(step.traffic), round(step.flops), round(step.memory, 2))
+        rows.append([name, *(f"{number:g}" for number in numbers)])
+    head = ["", "operations on a tensor", "on each further 2¹⁸ weights", "bytes moved", "flops", "bytes kept"]
+    return pipe_table(head, rows)
+
+
+# The sheet
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is assumed about each rank, an accelerator of 2023, and about its network."""
+
+    flops: float = 0.4 * 989e12  # 40 % of the peak in bfloat16
+    memory: float = 3.35e12  # bytes per second
+    capacity: float = 80e9  # bytes
+    link: float = 50e9  # bytes per second
+    latency: float = 20e-6  # seconds for each of the log₂ ranks stages of a message
+    start: float = 5e-6  # seconds to start an operation
+    host: float = 4e-6  # seconds of the host for a row of a message
+
+
+@dataclass(frozen=True)
+class Model:
+    """A dense transformer, all of whose matrices are sparsified, and the tokens of a step."""
+
+    name: str
+    weights: float
+    tensors: int
+    tokens: float = 4e6
+
+
+MODELS = [Model("7 B", 7e9, 7 * 32 + 2), Model("70 B", 70e9, 7 * 80 + 2), Model("1 T", 1e12, 7 * 128 + 2)]
+
+
+def seconds_of_step(model: Model, ranks: int, step: Step, on: Machine) -> tuple[float, float]:
+    """Return the time of a step without RVSM, by its flops alone, and what RVSM adds."""
+    here = model.weights / ranks
+    blocks = ceil(here / model.tensors / 2**18)
+    operations = model.tensors * (step.operations + step.per_block * (blocks - 1))
+    return 6 * model.weights * model.tokens / ranks / on.flops, here * step.traffic / on.memory + operations * on.start
+
+
+def seconds_of_look(model: Model, ranks: int, on: Machine) -> float:
+    """Return the time of a look at the weights.
+
+    It reads them twice, in about 20 operations that move 40 bytes for each; a row of a message takes the host some time
+    to compute, and a message its bytes and its stages.
+    """
+    here = model.weights / ranks
+    blocks = ceil(here / model.tensors / 2**24)
+    messages, size = look(model.tensors)
+    rows = messages * 2 * model.tensors
+    exchange = messages * on.latency * log2(ranks) + 2 * size / on.link
+    return 40 * here / on.memory + 20 * model.tensors * blocks * on.start + rows * on.host + exchange
+
+
+def sheet() -> str:
+    """Return the table of models and ranks."""
+    on, step = Machine(), counted("element", "ramp")
+    rows = []
+    for model in MODELS:
+        for ranks in (8, 64, 512, 4096):
+            state, more = 16 * model.weights / ranks, step.memory * model.weights / ranks
+            plain, added = seconds_of_step(model, ranks, step, on)
+            seconds, size = seconds_of_look(model, ranks, on), look(model.tensors)[1]
+            fits = "" if state + more < on.capacity else " (too large)"
+            rows.append(
+                [
+                    model.name,
+                    f"{ranks:,}",
+                    f"{state / 1e9:.3g}{fits}",
+                    f"{more / 1e9:.3g}",
+                    f"{plain:.3g}",
+                    f"{1e3 * added:.3g}",
+                    f"{100 * added / plain:.2g}",
+                    f"{1e3 * seconds:.3g}",
+                    f"{100 * seconds / plain / 100:.2g}",
+                    f"{size / 1e3:.0f}",
+                ]
+            )
+    head = ["weights", "ranks", "GB of training state on each", "RVSM adds, GB", "step, s", "RVSM adds, ms", "%"]
+    return pipe_table([*head, "look, ms", "% of a hundred steps", "kB sent by each rank"], rows)
+
+
+def small_batch(share: float = 0.01) -> float:
+    """Return the tokens of a step below which memory traffic makes RVSM take more than a share of it."""
+    on, step = Machine(), counted("element", "ramp")
+    return step.traffic * on.flops / (6 * on.memory * share)
+
+
+# FSDP2
+
+
+def train_sharded(rank: int, processes: int, folder: str, tokens: int, repeats: int) -> None:
+    """Train one model with FSDP2, with and without RVSM, step by step in turn."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
+    x = torch.randn(tokens, 512, generator=torch.Generator().manual_seed(rank))
+    methods: dict[str, rvsm.RVSM] = {}
+
+    def trained(name: str, **options: Any) -> Callable[[], None]:
+        torch.manual_seed(0)
+        blocks = [nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]
+        model = nn.Sequential(*blocks)
+        for block in (*blocks, model):
+            fully_shard(block)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        if name != "plain":
+            methods[name] = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS, **options).attach(optimizer)
+            methods[name].step = STEPS // 4
+
+        def step() -> None:
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            dist.barrier()
+
+        step()  # with a look
+        return step
+
+    actions: dict[str, Callable[[], object]] = {"plain": trained("plain"), "RVSM": trained("RVSM")}
+    actions['RVSM, `gradient="w"`'] = trained("w", gradient="w")
+    ranks = Ranks.of(dist.group.WORLD)
+    layers = methods["RVSM"].layers
+    ranks.messages = ranks.sent = 0
+    times = interleaved(actions, repeats)  # fewer steps than between two looks
+    per_step = ranks.sent
+    budget = methods["RVSM"].target
+    look_times = interleaved({"look": lambda: budget.cutoffs(layers, 0.5)}, repeats)["look"]
+    here = sum(layer.w.numel() for layer in layers)
+    kept = sum(layer.away.numel() * layer.away.element_size() for layer in layers if layer.away is not None)
+    if rank == 0:
+        ratios = {name: median_ratio(each, times["plain"]) for name, each in times.items()}
+        plain, one = statistics.median(times["plain"]), statistics.median(look_times)
+        sent = (ranks.sent - per_step) / (repeats + 1)
+        torch.save([ratios, plain, one, per_step, sent, kept / here], f"{folder}/found.pt")
+    dist.destroy_process_group()
+
+
+def fsdp(tokens: int, repeats: int) -> str:
+    """Return what RVSM adds to steps of FSDP2 on two processes."""
+    ratios, plain, one, per_step, sent, kept = spawned(train_sharded, 2, tokens, repeats)
+    rows = [[name, f"{ratio * plain:.3f}", f"{ratio:.3f}"] for name, ratio in ratios.items()]
+    return (
+        pipe_table([f"step of 8.4 M weights, {tokens:,} tokens on each of 2 processes", "s", "× plain"], rows)
+        + f"\nRVSM keeps {kept:g} bytes for each weight and sends {per_step:g} bytes between two looks. A look takes"
+        f" {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends {sent / 1e3:.1f} kB.\n"
+    )
+
+
+def write(name: str, text: str) -> None:
+    """Replace a section of the page."""
+    print(text)
+    begin, end = f"<!-- {name}: written by scale.py -->", f"<!-- /{name} -->"
+    head, rest = PAGE.read_text(encoding="utf-8").split(begin)
+    PAGE.write_text(f"{head}{begin}\n\n{text.strip()}\n\n{end}{rest.split(end)[1]}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["count", "sheet", "fsdp"])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=4096)
+    options = parser.parse_args()
+    if options.command == "count":
+        write("steps", steps())
+        write("looks", f"{looks(options.repeats)}\nMachine: {machine()}.")
+    elif options.command == "sheet":
+        write(
+            "sheet", f"{sheet()}\nA step of fewer than {small_batch():,.0f} tokens takes more than one per cent longer."
+        )
+    else:
+        write("fsdp", f"{fsdp(options.tokens, options.repeats)}\nMachine: {machine()}.")
+
+
+if __name__ == "__main__":
+    main()
