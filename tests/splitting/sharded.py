@@ -87,14 +87,28 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor) -> None:
     optimizer.step()
 
 
-def train(model: nn.Module, method: Method, count: int = STEPS, begin: int = 0) -> Method:
-    """Attach the method and train."""
+def train(model: nn.Module, method: Method, count: int = STEPS, seen: list[float] | None = None) -> Method:
+    """Attach the method and train; note all thresholds and λ on the way."""
     optimizer = optimizer_of(model)
     method.attach(optimizer)
-    for i, x in enumerate(batches(model, count)):
-        if i >= begin:
-            step(model, optimizer, x)
+    for x in batches(model, count):
+        step(model, optimizer, x)
+        if seen is not None:
+            seen += [layer.threshold for layer in method.layers]
+            seen += [0.0 if layer.penalty is None else layer.penalty.lam for layer in method.layers]
     return method
+
+
+def both(alone: nn.Module, ours: Method, divided: nn.Module, theirs: Method, *, exact: bool) -> None:
+    """Train the model without and that with shards, finalize them, and compare everything that can be seen."""
+    one: list[float] = []
+    many: list[float] = []
+    train(alone, ours, seen=one), train(divided, theirs, seen=many)
+    for found, expected in zip(many, one, strict=True):
+        assert close(found, expected, exact=exact), f"a threshold or λ is {found} and not {expected}"
+    ours.finalize(), theirs.finalize()
+    same(alone, ours, divided, theirs, exact=exact)
+    assert theirs.statistics().sparsity > 0.1
 
 
 def whole(w: Tensor) -> Tensor:
@@ -120,16 +134,13 @@ def compare(
     """Train with and without shards, compare everything that can be seen, and return the model with shards."""
     alone, divided = model(), sharded(model())
     ours, theirs = make(alone), make(divided)
-    train(alone, ours), train(divided, theirs)
-    ours.finalize(), theirs.finalize()
-    same(alone, ours, divided, theirs, exact=exact)
-    assert theirs.statistics().sparsity > 0.1
+    both(alone, ours, divided, theirs, exact=exact)
     theirs.release()
     return divided, theirs
 
 
 def same(alone: nn.Module, ours: Method, divided: nn.Module, theirs: Method, *, exact: bool) -> None:
-    """Compare weights, zeros, thresholds, penalties and statistics, and these between the ranks."""
+    """Compare weights, zeros and statistics, and these between the ranks."""
     one, many = weights(alone), weights(divided)
     for name in one:
         equal(many[name], one[name], name, exact=exact)
@@ -138,9 +149,6 @@ def same(alone: nn.Module, ours: Method, divided: nn.Module, theirs: Method, *, 
     for row, like in zip(found.layers, expected.layers, strict=True):
         assert (row.name, row.shape, row.zeros) == (like.name, like.shape, like.zeros), (row, like)
         assert (row.groups, row.zero_groups) == (like.groups, like.zero_groups), (row, like)
-        assert close(row.threshold, like.threshold, exact=exact), (row, like)
-        assert (row.lam is None) == (like.lam is None), (row, like)
-        assert close(row.lam or 0.0, like.lam or 0.0, exact=exact), (row, like)
         assert close(row.gap, like.gap), (row, like)
     assert (found.parameters, found.parameter_zeros) == (expected.parameters, expected.parameter_zeros)
     assert close(found.penalty, expected.penalty)
@@ -223,20 +231,38 @@ def rows_and_columns_of_kernels_are_those_of_one_process() -> None:
 
 @on("two")
 def coupled_channels_are_those_of_one_process() -> None:
+    def network() -> nn.Sequential:
+        torch.manual_seed(0)
+        return nn.Sequential(
+            nn.Conv2d(3, 10, 3), nn.BatchNorm2d(10), nn.ReLU(),
+            nn.ConvTranspose2d(10, 7, 2), nn.ReLU(), nn.Flatten(), nn.Linear(7 * 25, 3),
+        )  # fmt: skip
+
     def attach_later(make: Callable[[nn.Module], Method]) -> None:
         alone, divided = network(), network()
         ours, theirs = make(alone), make(divided)
-        shard(divided)
-        train(alone, ours), train(divided, theirs)
-        ours.finalize(), theirs.finalize()
-        same(alone, ours, divided, theirs, exact=False)
+        fully_shard(divided, ignored_params={divided[1].weight})  # which is a part of the first layer's channels
+        both(alone, ours, divided, theirs, exact=False)
 
     example = {"groups": "coupled", "example_input": torch.zeros(1, 3, 6, 6)}
-    attach_later(lambda m: rvsm.RVSM(m, "l0", exclude=["10.weight"], **example, **SCHEDULE))
-    attach_later(lambda m: rvsm.ADMM(m, sparsity=0.5, rho=0.1, interval=2, exclude=["10.weight"], **example))
+    attach_later(lambda m: rvsm.RVSM(m, "l0", exclude=["6.weight"], **example, **SCHEDULE))
+    attach_later(lambda m: rvsm.ADMM(m, sparsity=0.5, rho=0.1, interval=2, exclude=["6.weight"], **example))
     model = shard(network())
     refused = "construct the method before the model is sharded"
     raises(ValueError, refused, lambda: rvsm.ADMM(model, sparsity=0.5, rho=0.1, **example))
+
+
+@on("four")
+def outputs_without_weights_in_use_are_those_of_the_whole_layer() -> None:
+    alone, divided = network(), shard(network())
+    for ours, theirs in zip(
+        rvsm.Magnitude(alone, **SCHEDULE).layers, rvsm.Magnitude(divided, **SCHEDULE).layers, strict=True
+    ):
+        unused = torch.rand(ours.w.shape, generator=torch.Generator().manual_seed(0)) < 0.9
+        expected = ours.emptied_outputs(unused).expand(unused.shape)
+        assert theirs.shard is not None
+        part = theirs.shard.of(unused)
+        assert torch.equal(theirs.emptied_outputs(part).expand(part.shape), theirs.shard.of(expected)), ours.name
 
 
 @on("two")
@@ -565,6 +591,7 @@ def resume(path: Path, make: Make, begin: int, sharded: Callable[[nn.Sequential]
     method, optimizer = make(model), optimizer_of(model)
     load(path, model, optimizer, method)
     method.attach(optimizer)
+    assert bool(method.state_dict()["support"]) == (begin > 6)  # in the phase "heal"
     for i, x in enumerate(batches(model)):
         if i >= begin:
             step(model, optimizer, x)
