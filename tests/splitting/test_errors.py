@@ -274,6 +274,16 @@ def test_tensors_that_are_divided_in_other_ways_are_refused(placements: str, mes
 
 
 @pytest.mark.usefixtures("one_process")
+def test_pairs_of_distributed_tensors_are_refused() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
+    w = nn.Parameter(distribute_tensor(torch.ones(4, 4), init_device_mesh("cpu", (1,))))
+    with pytest.raises(ValueError, match=r"'w' is a DTensor: pass the module, not pairs"):
+        rvsm.RVSM([("w", w)], L0, beta=0.1)
+
+
+@pytest.mark.usefixtures("one_process")
 @pytest.mark.filterwarnings("ignore")  # FSDP's own: it is deprecated, and one process is not what it is made for
 @pytest.mark.parametrize("use_orig_params", [False, True])
 def test_fully_sharded_models_are_refused(use_orig_params: bool) -> None:

@@ -336,6 +336,7 @@ class Layer:
         if w.dim() < 2:
             return False
         magnitudes = self.groups.magnitudes(w)
+        # Slices are expanded without memory; for blocks, this is a temporary index of the size of the whole tensor.
         numbered = torch.arange(magnitudes.numel(), device=w.device).view(magnitudes.shape)
         one = self.groups.spread(numbered, w).select(0 if side == "output" else 1, 0)
         return bool((one == one.flatten()[0]).all())

@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from rvsm.metrics import is_transposed_linear
 from rvsm.splitting.layers import Layer, Layers
 from rvsm.splitting.notices import warn
-from rvsm.splitting.shards import drop_gathered, require_known_layout
+from rvsm.splitting.shards import drop_gathered, is_distributed, require_known_layout
 from rvsm.splitting.weights import (
     computes_weights,
     require_no_directions,
@@ -35,6 +35,11 @@ def parameters_of(model: nn.Module | Named) -> dict[str, Tensor]:
         parameters = _checked_pairs(model)
     for name, w in parameters.items():
         require_known_layout(name, w)
+        if is_distributed(w) and not isinstance(model, nn.Module):
+            raise ValueError(
+                f"{name!r} is a DTensor: pass the module, not pairs of name and parameter. After a forward pass, FSDP2"
+                " keeps whole copies of parameters, and these can be dropped only through the module"
+            )
     return parameters
 
 

@@ -141,6 +141,7 @@ def _check_tensors(saved: Mapping[str, Any], layers: Mapping[str, Layer], keeps:
                 raise ValueError(
                     f"the state's {kind} for {name!r} is not a tensor of shape {list(layers[name].parameter.shape)}"
                 )
+            layers[name].part_of(value)  # raises if it is divided in another way
     if len({frozenset(saved["memory"].get(kind, ())) for kind in keeps}) > 1:
         raise ValueError(f"the state's memory must have {' and '.join(keeps)} for the same layers")
     for name, packed in saved["support"].items():
