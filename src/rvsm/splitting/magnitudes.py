@@ -254,6 +254,11 @@ class Exchange:
             if layer.ranks.size > 1:
                 self._alike.setdefault(layer.ranks, []).append(i)
 
+    @property
+    def rows(self) -> int:
+        """How many rows are sent."""
+        return sum(len(theirs) for theirs in self._alike.values())
+
     def sums(self, rows: Floats) -> Floats:
         """Return the sums over all processes."""
         return self._combined(rows, rows, lambda ranks, message: ranks.sum_(message))

@@ -182,7 +182,7 @@ class _Search:
 
     def narrow(self, tallies: Sequence[Tally], low: Keys, high: Keys) -> Keys:
         """Return the first key from ``low`` on at which each goal is reached; ``high`` if it is not before."""
-        parts = parts_at_once(len(self.terms))
+        parts = parts_at_once(self.exchange.rows)
         steps, goals = np.arange(1, parts), np.arange(len(self.goals))
         while (low < high).any():
             length = (high - low)[:, None]
@@ -236,6 +236,6 @@ class _Search:
         return reached
 
 
-def parts_at_once(terms: int) -> int:
-    """Return into how many parts a search divides its ranges at once: few messages, or small ones for many terms."""
-    return 256 if terms <= 8 else 16 if terms <= 128 else 4 if terms <= 512 else 2
+def parts_at_once(rows: int) -> int:
+    """Return into how many parts a search divides its ranges at once: few messages, or small ones of many rows."""
+    return 256 if rows <= 8 else 16 if rows <= 128 else 4 if rows <= 512 else 2
