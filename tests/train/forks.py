@@ -111,13 +111,16 @@ def _train(order: dict[str, Any], counted: Path) -> int:
 
 def prepare() -> None:
     """Import what the children will need, so that they need not."""
+    import torch
+
     import rvsm.compare
     import rvsm.config
+    import rvsm.lowering
     import rvsm.train
     from rvsm.data import Digits
 
-    torch = sys.modules["torch"]
     torch.set_num_threads(1)
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports torch._dynamo, which takes seconds
     Digits().load()
     rvsm.config.read_config(flags=["--budget.sparsity", "0.5"])
 

@@ -15,7 +15,7 @@ WORDS = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "25
 METHODS = {
     "rvsm": ["--budget.sparsity", "0.4", "--training.label_smoothing", "0.1"],
     "printed": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.order", "printed"],
-    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.6"],
+    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.4"],
     "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.4", "--optimizer.name", "adamw"],
 }
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
