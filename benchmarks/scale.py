@@ -362,8 +362,8 @@ def fsdp(tokens: int, repeats: int) -> str:
     head = [f"step of 8.4 M weights, {tokens:,} tokens on each of 2 processes ({plain:.2f} s)", "× plain", "hook alone"]
     rows = [[name, f"{ratio:.3f}", f"{hook:.4f}"] for name, (ratio, hook) in found["rows"].items()]
     return (
-        f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends {found['between']} bytes"
-        f" between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends"
+        f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends"
+        f" {found['between']} bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends"
         f" {found['sent'] / 1e3:.1f} kB.\n"
     )
 
