@@ -363,8 +363,8 @@ def fsdp(tokens: int, repeats: int) -> str:
     rows = [[name, f"{ratio:.3f}", f"{hook:.4f}"] for name, (ratio, hook) in found["rows"].items()]
     return (
         f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends"
-        f" {found['between']} bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends"
-        f" {found['sent'] / 1e3:.1f} kB.\n"
+        f" {found['between']} bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step,"
+        f" and sends {found['sent'] / 1e3:.1f} kB.\n"
     )
 
 
