@@ -4,7 +4,7 @@ The three commands write the tables of docs/scale.md:
 
     python benchmarks/scale.py count      # operations of a step; messages of a look on 1, 2 and 4 processes
     python benchmarks/scale.py sheet      # from the formulas: 7 B, 70 B and 1 T weights on 8 to 4,096 ranks
-    python benchmarks/scale.py fsdp       # whole steps of FSDP2 on 2 processes, with and without RVSM
+    python benchmarks/scale.py fsdp       # steps of FSDP2 with and without RVSM: messages, and times on 2 processes
 """
 
 import argparse
@@ -269,26 +269,18 @@ def sheet() -> str:
             plain, added = seconds_of_step(model, ranks, step, on)
             seconds, size = seconds_of_look(model, ranks, on), look(model.tensors)[1]
             fits = "" if state + more < on.capacity else " (too large)"
-            rows.append(
-                [
-                    model.name,
-                    f"{ranks:,}",
-                    f"{state / 1e9:.3g}{fits}",
-                    f"{more / 1e9:.3g}",
-                    f"{plain:.3g}",
-                    f"{1e3 * added:.3g}",
-                    f"{100 * added / plain:.2g}",
-                    f"{1e3 * seconds:.3g}",
-                    f"{100 * seconds / plain / 100:.2g}",
-                    f"{size / 1e3:.0f}",
-                ]
-            )
+            numbers = (more / 1e9, plain, 1e3 * added, 100 * added / plain, 1e3 * seconds, seconds / plain, size / 1e3)
+            rows.append([model.name, f"{ranks:,}", f"{_short(state / 1e9)}{fits}", *map(_short, numbers)])
     head = ["weights", "ranks", "GB of training state on each", "RVSM adds, GB", "step, s", "RVSM adds, ms", "%"]
     return pipe_table([*head, "look, ms", "% of a hundred steps", "kB sent by each rank"], rows)
 
 
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.2g}" if number < 10 else f"{number:.3g}"
+
+
 def small_batch(share: float = 0.01) -> float:
-    """Return the tokens of a step below which memory traffic makes RVSM take more than a share of it."""
+    """Return the tokens of a step of which the memory traffic of RVSM takes a share."""
     on, step = Machine(), counted("element", "ramp")
     return step.traffic * on.flops / (6 * on.memory * share)
 
@@ -301,18 +293,20 @@ def train_sharded(rank: int, processes: int, folder: str, tokens: int, repeats: 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
     x = torch.randn(tokens, 512, generator=torch.Generator().manual_seed(rank))
-    methods: dict[str, rvsm.RVSM] = {}
+    ranks = Ranks.of(dist.group.WORLD)
+    steps: dict[str, Callable[[], object]] = {}
+    hooks: dict[str, Callable[[], object]] = {}
 
-    def trained(name: str, **options: Any) -> Callable[[], None]:
+    def add(name: str, options: dict[str, Any] | None) -> rvsm.RVSM | None:
         torch.manual_seed(0)
         blocks = [nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]
         model = nn.Sequential(*blocks)
         for block in (*blocks, model):
             fully_shard(block)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        if name != "plain":
-            methods[name] = rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS, **options).attach(optimizer)
-            methods[name].step = STEPS // 4
+        method = None if options is None else rvsm.RVSM(model, "l0", sparsity=0.9, steps=STEPS, **options)
+        if method is not None:
+            method.attach(optimizer).step = STEPS // 4
 
         def step() -> None:
             optimizer.zero_grad()
@@ -320,37 +314,83 @@ def train_sharded(rank: int, processes: int, folder: str, tokens: int, repeats: 
             optimizer.step()
             dist.barrier()
 
-        step()  # with a look
-        return step
+        def hook() -> None:
+            if method is not None:
+                method.before(optimizer)
+                method.after(optimizer)
 
-    actions: dict[str, Callable[[], object]] = {"plain": trained("plain"), "RVSM": trained("RVSM")}
-    actions['RVSM, `gradient="w"`'] = trained("w", gradient="w")
-    ranks = Ranks.of(dist.group.WORLD)
-    layers = methods["RVSM"].layers
-    ranks.messages = ranks.sent = 0
-    times = interleaved(actions, repeats)  # fewer steps than between two looks
-    per_step = ranks.sent
-    budget = methods["RVSM"].target
-    look_times = interleaved({"look": lambda: budget.cutoffs(layers, 0.5)}, repeats)["look"]
-    here = sum(layer.w.numel() for layer in layers)
-    kept = sum(layer.away.numel() * layer.away.element_size() for layer in layers if layer.away is not None)
+        step()  # with a look
+        steps[name], hooks[name] = step, hook
+        return method
+
+    add("plain", None)
+    add('RVSM, `gradient="w"`', {"gradient": "w"})
+    method = add("RVSM", {})
+    assert method is not None
+    ranks.sent = 0
+    whole, alone = interleaved(steps, repeats), interleaved(hooks, repeats)  # fewer than between two looks
+    between = ranks.sent
+    looks = interleaved({"look": lambda: method.target.cutoffs(method.layers, 0.5)}, repeats)["look"]
     if rank == 0:
-        ratios = {name: median_ratio(each, times["plain"]) for name, each in times.items()}
-        plain, one = statistics.median(times["plain"]), statistics.median(look_times)
-        sent = (ranks.sent - per_step) / (repeats + 1)
-        torch.save([ratios, plain, one, per_step, sent, kept / here], f"{folder}/found.pt")
+        plain = statistics.median(whole["plain"])
+        kept = [layer.away for layer in method.layers if layer.away is not None]
+        shares = {name: statistics.median(times) / plain for name, times in alone.items()}
+        found = {
+            "rows": {name: (median_ratio(times, whole["plain"]), shares[name]) for name, times in whole.items()},
+            "plain": plain,
+            "between": between,
+            "look": statistics.median(looks),
+            "sent": (ranks.sent - between) / (repeats + 1),
+            "kept": sum(w.numel() * w.element_size() for w in kept) / sum(layer.w.numel() for layer in method.layers),
+        }
+        torch.save(found, f"{folder}/found.pt")
     dist.destroy_process_group()
 
 
 def fsdp(tokens: int, repeats: int) -> str:
     """Return what RVSM adds to steps of FSDP2 on two processes."""
-    ratios, plain, one, per_step, sent, kept = spawned(train_sharded, 2, tokens, repeats)
-    rows = [[name, f"{ratio * plain:.3f}", f"{ratio:.3f}"] for name, ratio in ratios.items()]
+    found = spawned(train_sharded, 2, tokens, repeats)
+    plain, one = found["plain"], found["look"]
+    head = [f"step of 8.4 M weights, {tokens:,} tokens on each of 2 processes ({plain:.2f} s)", "× plain", "hook alone"]
+    rows = [[name, f"{ratio:.3f}", f"{hook:.4f}"] for name, (ratio, hook) in found["rows"].items()]
     return (
-        pipe_table([f"step of 8.4 M weights, {tokens:,} tokens on each of 2 processes", "s", "× plain"], rows)
-        + f"\nRVSM keeps {kept:g} bytes for each weight and sends {per_step:g} bytes between two looks. A look takes"
-        f" {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends {sent / 1e3:.1f} kB.\n"
+        f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends {found['between']}"
+        f" bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends"
+        f" {found['sent'] / 1e3:.1f} kB.\n"
     )
+
+
+def count_messages(rank: int, processes: int, folder: str) -> None:
+    """Count what a step of FSDP2 with RVSM sends between two looks, for each kind of groups."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
+    ranks = Ranks.of(dist.group.WORLD)
+    found = {}
+    for groups in ("element", "filter", "channel", "block"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(256, 1000, bias=False), nn.GELU(), nn.Linear(1000, 256, bias=False))
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        overrides = {"*": {"groups": groups}}
+        method = rvsm.RVSM(model, "l0", sparsity=0.5, steps=STEPS, overrides=overrides).attach(optimizer)
+        method.step = STEPS // 4
+        for _ in range(3):
+            ranks.messages = ranks.sent = 0
+            optimizer.zero_grad()
+            model(torch.ones(1, 256)).square().mean().backward()
+            optimizer.step()
+        found[groups] = (ranks.messages, ranks.sent)
+    if rank == 0:
+        torch.save(found, f"{folder}/found.pt")
+    dist.destroy_process_group()
+
+
+def step_messages(processes: int = 3) -> str:
+    """Return what steps send on processes whose rows are no multiple of four."""
+    rows = []
+    for groups, (messages, sent) in spawned(count_messages, processes).items():
+        rows.append([groups, str(messages), f"{sent:,}"])
+    return pipe_table(["groups", f"messages of a step, on {processes} processes", "bytes sent by each"], rows)
 
 
 def write(name: str, text: str) -> None:
@@ -371,10 +411,10 @@ def main() -> None:
         write("steps", steps())
         write("looks", f"{looks(options.repeats)}\nMachine: {machine()}.")
     elif options.command == "sheet":
-        write(
-            "sheet", f"{sheet()}\nA step of fewer than {small_batch():,.0f} tokens takes more than one per cent longer."
-        )
+        tokens = f"{small_batch() / 1e3:,.0f} thousand tokens"
+        write("sheet", f"{sheet()}\nThe memory traffic alone takes one per cent of a step of {tokens}.")
     else:
+        write("messages", step_messages())
         write("fsdp", f"{fsdp(options.tokens, options.repeats)}\nMachine: {machine()}.")
 
 
