@@ -4,7 +4,7 @@ The three commands write the tables of docs/scale.md:
 
     python benchmarks/scale.py count      # operations of a step; messages of a look on 1, 2 and 4 processes
     python benchmarks/scale.py sheet      # from the formulas: 7 B, 70 B and 1 T weights on 8 to 4,096 ranks
-    python benchmarks/scale.py fsdp       # whole steps of FSDP2 on 2 processes, with and without RVSM
+    python benchmarks/scale.py fsdp       # steps of FSDP2 with and without RVSM: messages, and times on 2 processes
 """
 
 import argparse
@@ -269,26 +269,18 @@ def sheet() -> str:
             plain, added = seconds_of_step(model, ranks, step, on)
             seconds, size = seconds_of_look(model, ranks, on), look(model.tensors)[1]
             fits = "" if state + more < on.capacity else " (too large)"
-            rows.append(
-                [
-                    model.name,
-                    f"{ranks:,}",
-                    f"{state / 1e9:.3g}{fits}",
-                    f"{more / 1e9:.3g}",
-                    f"{plain:.3g}",
-                    f"{1e3 * added:.3g}",
-                    f"{100 * added / plain:.2g}",
-                    f"{1e3 * seconds:.3g}",
-                    f"{100 * seconds / plain / 100:.2g}",
-                    f"{size / 1e3:.0f}",
-                ]
-            )
+            numbers = (more / 1e9, plain, 1e3 * added, 100 * added / plain, 1e3 * seconds, seconds / plain, size / 1e3)
+            rows.append([model.name, f"{ranks:,}", f"{_short(state / 1e9)}{fits}", *map(_short, numbers)])
     head = ["weights", "ranks", "GB of training state on each", "RVSM adds, GB", "step, s", "RVSM adds, ms", "%"]
     return pipe_table([*head, "look, ms", "% of a hundred steps", "kB sent by each rank"], rows)
 
 
+def _short(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.2g}" if number < 10 else f"{number:.3g}"
+
+
 def small_batch(share: float = 0.01) -> float:
-    """Return the tokens of a step below which memory traffic makes RVSM take more than a share of it."""
+    """Return the tokens of a step of which the memory traffic of RVSM takes a share."""
     on, step = Machine(), counted("element", "ramp")
     return step.traffic * on.flops / (6 * on.memory * share)
 
@@ -362,10 +354,43 @@ def fsdp(tokens: int, repeats: int) -> str:
     head = [f"step of 8.4 M weights, {tokens:,} tokens on each of 2 processes ({plain:.2f} s)", "× plain", "hook alone"]
     rows = [[name, f"{ratio:.3f}", f"{hook:.4f}"] for name, (ratio, hook) in found["rows"].items()]
     return (
-        f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends"
-        f" {found['between']} bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step,"
-        f" and sends {found['sent'] / 1e3:.1f} kB.\n"
+        f"{pipe_table(head, rows)}\nRVSM keeps {found['kept']:g} bytes for each weight, and sends {found['between']}"
+        f" bytes between two looks. A look takes {1e3 * one:.0f} ms, {one / plain:.3f} of a step, and sends"
+        f" {found['sent'] / 1e3:.1f} kB.\n"
     )
+
+
+def count_messages(rank: int, processes: int, folder: str) -> None:
+    """Count what a step of FSDP2 with RVSM sends between two looks, for each kind of groups."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=processes)
+    ranks = Ranks.of(dist.group.WORLD)
+    found = {}
+    for groups in ("element", "filter", "channel", "block"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(256, 1000, bias=False), nn.GELU(), nn.Linear(1000, 256, bias=False))
+        fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        overrides = {"*": {"groups": groups}}
+        method = rvsm.RVSM(model, "l0", sparsity=0.5, steps=STEPS, overrides=overrides).attach(optimizer)
+        method.step = STEPS // 4
+        for _ in range(3):
+            ranks.messages = ranks.sent = 0
+            optimizer.zero_grad()
+            model(torch.ones(1, 256)).square().mean().backward()
+            optimizer.step()
+        found[groups] = (ranks.messages, ranks.sent)
+    if rank == 0:
+        torch.save(found, f"{folder}/found.pt")
+    dist.destroy_process_group()
+
+
+def step_messages(processes: int = 3) -> str:
+    """Return what steps send on processes whose rows are no multiple of four."""
+    rows = []
+    for groups, (messages, sent) in spawned(count_messages, processes).items():
+        rows.append([groups, str(messages), f"{sent:,}"])
+    return pipe_table(["groups", f"messages of a step, on {processes} processes", "bytes sent by each"], rows)
 
 
 def write(name: str, text: str) -> None:
@@ -386,10 +411,10 @@ def main() -> None:
         write("steps", steps())
         write("looks", f"{looks(options.repeats)}\nMachine: {machine()}.")
     elif options.command == "sheet":
-        write(
-            "sheet", f"{sheet()}\nA step of fewer than {small_batch():,.0f} tokens takes more than one per cent longer."
-        )
+        tokens = f"{small_batch() / 1e3:,.0f} thousand tokens"
+        write("sheet", f"{sheet()}\nThe memory traffic alone takes one per cent of a step of {tokens}.")
     else:
+        write("messages", step_messages())
         write("fsdp", f"{fsdp(options.tokens, options.repeats)}\nMachine: {machine()}.")
 
 
