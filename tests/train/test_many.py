@@ -188,12 +188,10 @@ class Comparison:
         self._known: list[int] = []
 
     def workers(self) -> list[int]:
-        """Return the processes that train; the tracker of resources is not one of them."""
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if _parent(int(folder.name)) == self.pid and b"spawn_main" in (folder / "cmdline").read_bytes():
-                    self._known.append(int(folder.name))
-        self._known = sorted(set(self._known))
+        """Return the processes that train: the children of the fork server, a child of the command."""
+        parents = {pid: _parent(pid) for pid in map(int, (f.name for f in Path("/proc").glob("[0-9]*")))}
+        servers = {pid for pid, parent in parents.items() if parent == self.pid}
+        self._known = sorted({*self._known, *(pid for pid, parent in parents.items() if parent in servers)})
         return self._known
 
     def wait(self, *, trained: bool) -> None:

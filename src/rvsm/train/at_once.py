@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import StringIO
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,7 +25,10 @@ from rvsm.train.recorder import StoppedError
 from rvsm.train.session import resume, say, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
-_SPAWN = get_context("spawn")  # a fork would inherit torch's threads in an arbitrary state
+# A fork of this process would inherit torch's threads in an arbitrary state, and a new process would import torch, which
+# takes longer than many a training. So workers are forked from a process that has imported everything and done nothing.
+_CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
+_PRELOADED = ["rvsm.train", "torch._dynamo"]  # the second is imported by the first optimizer
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,10 @@ def run_at_once(wanted: Sequence[tuple[Config, Path]], jobs: int, console: Conso
 
 
 def _begin(title: str, config: Config, folder: Path, threads: int) -> _Worker:
-    answer, theirs = _SPAWN.Pipe(duplex=False)
-    process = _SPAWN.Process(target=_work, args=(config, folder, threads, theirs))
+    if _CONTEXT.get_start_method() == "forkserver":
+        _CONTEXT.set_forkserver_preload(_PRELOADED)
+    answer, theirs = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=_work, args=(config, folder, threads, theirs))
     with _signals_blocked():
         process.start()
     theirs.close()  # so that the pipe closes when the process ends
@@ -128,7 +133,7 @@ class _Stop:
 
     def __init__(self, working: dict[Connection, _Worker]) -> None:
         self.asked = False
-        self.bell, self._ring = _SPAWN.Pipe(duplex=False)  # closes when it rings, so that it can be waited for
+        self.bell, self._ring = _CONTEXT.Pipe(duplex=False)  # closes when it rings, so that it can be waited for
         self._working = working
         self._before: dict[int, Any] = {}
 
@@ -208,7 +213,7 @@ def _train(config: Config, folder: Path, console: Console) -> tuple[Ending, str]
 def _obey_the_parent_only() -> None:
     """Leave signals to the whole process group to the parent, which then asks this process to stop.
 
-    A Ctrl-C during the import of torch was blocked, and ignoring the signal discards it. Later, the training handles
+    A Ctrl-C while this process began was blocked, and ignoring the signal discards it. Later, the training handles
     both signals, and a second one stops it without a checkpoint. This process leaves the group, so that Ctrl-C or a
     termination of the group, followed by the parent's request, does not count as two. A termination before the
     training begins ends this process at once.
