@@ -25,8 +25,8 @@ from rvsm.train.recorder import StoppedError
 from rvsm.train.session import resume, say, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
-# A fork of this process would inherit torch's threads in an arbitrary state, and a new process would import torch, which
-# takes longer than many a training. So workers are forked from a process that has imported everything and done nothing.
+# A fork of this process would inherit torch's threads in an arbitrary state, and a new process would import torch again,
+# which takes seconds. Workers are therefore forked from a process that has imported everything and done nothing else.
 _CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
 _PRELOADED = ["rvsm.train", "torch._dynamo"]  # the second is imported by the first optimizer
 
