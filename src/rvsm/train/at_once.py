@@ -25,7 +25,7 @@ from rvsm.train.recorder import StoppedError
 from rvsm.train.session import resume, say, start_or_resume, summary
 
 Ending = Literal["finished", "diverged", "stopped", "failed"]
-# A fork of this process would inherit torch's threads in an arbitrary state, and a new process would import torch again,
+# A fork of this process would inherit torch's threads in an arbitrary state, and a new process would import torch,
 # which takes seconds. Workers are therefore forked from a process that has imported everything and done nothing else.
 _CONTEXT = get_context("forkserver") if "forkserver" in get_all_start_methods() else get_context("spawn")
 _PRELOADED = ["rvsm.train", "torch._dynamo"]  # the second is imported by the first optimizer
