@@ -1,13 +1,16 @@
 """The examples run as they are, each in a process and a folder of its own."""
 
-import os
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from commands import script
+from processes import Process, run_together
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -24,14 +27,14 @@ LAST_WORDS = {
 }
 
 
-def run(name: str, folder: Path, *arguments: str) -> str:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    # What torchrun runs, with a port that is free.
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if name == "train_fsdp" else []
-    command = [sys.executable, *launcher, str(EXAMPLES / f"{name}.py"), *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run(name: str, folder: Path) -> str:
+    example = partial(script, str(EXAMPLES / f"{name}.py"))
+    if name == "train_fsdp":
+        ended = run_together([example, example], folder=folder)
+    else:
+        ended = [Process(example, folder=folder, environment={"HF_HUB_OFFLINE": "1"}).ended()]
+    assert all(one.status == 0 for one in ended), ended
+    return ended[0].printed
 
 
 def test_every_example_is_tested() -> None:
@@ -47,7 +50,9 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         pytest.importorskip("torch_pruning")
     assert re.search(LAST_WORDS[name], run(name, tmp_path))
     if name == "train_plain":
-        assert re.search(LAST_WORDS["run_without_torch"], run("run_without_torch", tmp_path, *PACKED))
+        command = [sys.executable, str(EXAMPLES / "run_without_torch.py"), *PACKED]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert re.search(LAST_WORDS["run_without_torch"], done.stdout)
 
 
 def test_every_row_of_the_table_in_the_readme_links_to_an_example_and_a_test() -> None:

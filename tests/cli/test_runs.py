@@ -1,10 +1,7 @@
 """Trainings that are started, stopped and resumed."""
 
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from processes import Process
 from rvsm.cli import main
 from rvsm.records import Run, locked
 
@@ -84,17 +82,14 @@ class TestRuns:
 def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     long = ["--training.epochs", "50", "--training.evaluate_every", "25"]
-    command = [sys.executable, "-m", "rvsm.cli", "train", "--run", str(folder), *QUICK, *long]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
-    )
-    while process.poll() is None and not list(folder.glob("checkpoints/step-*")):
+    process = Process(main, ["train", "--run", str(folder), *QUICK, *long])
+    while process.running and not list(folder.glob("checkpoints/step-*")):
         time.sleep(0.02)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    found = re.fullmatch(r"rvsm: stopped at step (\d+) of 200; continue with: rvsm (resume .*)\n", errors)
-    assert found, errors
+    process.send(number)
+    ended = process.ended()
+    assert ended.status == 130
+    found = re.search(r"\nrvsm: stopped at step (\d+) of 200; continue with: rvsm (resume .*)\n$", ended.printed)
+    assert found, ended
     state, complaints = Run(folder).newest()
     assert state is not None
     assert (state["step"], complaints) == (int(found[1]), [])

@@ -1,12 +1,7 @@
 """Commands run in a folder of their own, and what they refuse."""
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,25 +26,3 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return captured.err.removeprefix("rvsm: ").strip()
 
     return go
-
-
-@pytest.fixture(scope="session")
-def sweeper() -> Iterator[Callable[..., list[dict[str, Any]]]]:
-    """Return what runs several processes of sweeps at once, each forked from one that has imported everything."""
-    script = Path(__file__).with_name("processes.py")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        orders, answers = process.stdin, process.stdout
-
-        def go(**order: Any) -> list[dict[str, Any]]:
-            orders.write(json.dumps(order) + "\n")
-            orders.flush()
-            answer: list[dict[str, Any]] = json.loads(answers.readline())
-            return answer
-
-        yield go
-        orders.close()

@@ -1,19 +1,24 @@
 """Several processes in one sweep: exactly as many trials as wanted, and none is lost with a process that is killed."""
 
 import signal
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import optuna
 
+import commands
+from processes import Process
 from rvsm.records import Run
 
 WORDS = ["--param", "budget.sparsity=0.05:0.15", "--param", "penalty.name=l0,tl1", "--model.width", "4"]
 LONG = [*WORDS, "--training.epochs", "6", "--training.batch", "128"]
 
-Sweeper = Callable[..., list[dict[str, Any]]]
+
+def sweep(folder: Path, words: Sequence[str]) -> Process:
+    return Process(commands.sweep, words, folder=folder)
 
 
 def trials(folder: Path) -> list[optuna.trial.FrozenTrial]:
@@ -30,28 +35,32 @@ def complete(folder: Path) -> list[tuple[dict[str, Any], dict[str, float]]]:
     return [found[number] for number in sorted(found)]
 
 
-def test_two_at_once_and_one_that_is_killed(sweeper: Sweeper, tmp_path: Path) -> None:
+def test_two_at_once_and_one_that_is_killed(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
     words = [*LONG, "--trials", "4", "--no-pruning"]
 
     # Two processes: each trial is trained once, by one of them.
-    answers = sweeper(folder=str(whole), commands=[words, words])
-    assert [answer["status"] for answer in answers] == [0, 0], answers
-    printed = [line for answer in answers for line in answer["printed"].splitlines() if line.startswith("trial ")]
+    both = [process.ended() for process in [sweep(whole, words), sweep(whole, words)]]
+    assert [one.status for one in both] == [0, 0], both
+    printed = [line for one in both for line in one.printed.splitlines() if line.startswith("trial ")]
     assert sorted(line.partition(":")[0] for line in printed) == [f"trial {n}" for n in range(4)]
     assert len(complete(whole)) == 4
     folders = [folder for folder in (whole / "sweeps/run").glob("trial-*") if (folder / "config.toml").exists()]
     assert Counter(Run(folder).status for folder in folders) == {"finished": 4}
 
     # One is killed in the middle of its first trial; another one joins, wants one more, and finishes all.
-    (victim,) = sweeper(folder=str(killed), commands=[words], kill="sweeps/run/trial-0000/checkpoints/*.safetensors")
-    assert victim["status"] == -signal.SIGKILL
+    victim = sweep(killed, words)
+    while not any(killed.glob("sweeps/run/trial-0000/checkpoints/*.safetensors")):
+        assert victim.running
+        time.sleep(0.002)
+    victim.send(signal.SIGKILL)
+    assert victim.ended().status == -signal.SIGKILL
     assert not (killed / "sweeps/run/trial-0000/result.json").exists()
-    (heir,) = sweeper(folder=str(killed), commands=[["sweeps/run", "--trials", "5"]])
-    assert heir["status"] == 0, heir
-    assert "trial-0000: continuing from step" in heir["printed"]
+    heir = sweep(killed, ["sweeps/run", "--trials", "5"]).ended()
+    assert heir.status == 0, heir
+    assert "trial-0000: continuing from step" in heir.printed
     assert [t.state.name for t in trials(killed) if t.user_attrs.get("point", t.number) == 0] == ["FAIL", "COMPLETE"]
 
     # The values depend only on the seed and the order, and a resumed training ends as if it had never been stopped.

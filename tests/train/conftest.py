@@ -1,10 +1,7 @@
 import io
-import json
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +9,22 @@ import pytest
 import torch
 from rich.console import Console
 
+import commands
+import processes
+from processes import Process, run_together
 from rvsm.config import Config, read_config
 from rvsm.data import Dataset, Digits
 from rvsm.records import Run
 from rvsm.train import start
 
 SMALL = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "256"]
-TARGET = ["--budget.sparsity", "0.4"]  # with more zeros filters become empty, and counting them costs a second
+TARGET = ["--budget.sparsity", "0.3"]  # with more zeros filters become empty, and counting them costs a second
+
+
+@pytest.fixture(autouse=True, scope="session")
+def server() -> None:
+    """Start the server before ``--jobs`` starts one that has imported less."""
+    processes.serve()
 
 
 @pytest.fixture(scope="session")
@@ -54,36 +60,27 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-class Forks:
-    """A process that has imported everything, and forks for each training: so that each may be killed, cheaply."""
-
-    def __init__(self) -> None:
-        script = Path(__file__).with_name("forks.py")
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # as the command sets it
-        self._process = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def __call__(self, **order: Any) -> dict[str, Any]:
-        """Train as ordered, in a process of its own, and return how it ended and what it printed."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(order) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        answer["killed"] = answer["status"] == -signal.SIGKILL  # with several processes, a list
-        return answer
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
-
-
 @pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    made = Forks()
-    yield made
-    made.close()
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """Return what runs ``rvsm`` in a process of its own, which may be killed, and tells how it ended.
+
+    With ``ranks``, that many processes train together, as torchrun starts them. ``rank`` is the one that differs: it
+    alone gets the words ``more``, and dies as `commands.train` says.
+    """
+
+    def go(
+        words: Sequence[str] = (), *, folder: str = ".", minutes: float = 10, ranks: int | None = None,
+        rank: int | None = None, more: Sequence[str] = (), **death: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        if ranks is not None:
+            special = partial(commands.train, [*words, *more], minutes=minutes, **death)
+            others = partial(commands.train, words, minutes=minutes)
+            ended = run_together([special if one == rank else others for one in range(ranks)], folder=folder)
+            return {"status": [one.status for one in ended], "printed": [one.printed for one in ended]}
+        counted = tmp_path_factory.mktemp("counted") / "calls"
+        one = Process(partial(commands.train, words, counted=counted, minutes=minutes, **death), folder=folder).ended()
+        calls = int(counted.read_text()) if counted.exists() else None
+        killed = one.status == -signal.SIGKILL
+        return {"status": one.status, "printed": one.printed, "calls": calls, "killed": killed}
+
+    return go

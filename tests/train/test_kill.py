@@ -13,10 +13,10 @@ from rvsm.records import Run
 
 WORDS = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "256", "--augment.crop", "1"]
 METHODS = {
-    "rvsm": ["--budget.sparsity", "0.4", "--training.label_smoothing", "0.1"],
-    "printed": ["--penalty.lam", "1e-4", "--method.beta", "0.1", "--method.order", "printed"],
-    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.4"],
-    "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.4", "--optimizer.name", "adamw"],
+    "rvsm": ["--budget.sparsity", "0.3", "--training.label_smoothing", "0.1"],
+    "printed": ["--penalty.lam", "3e-5", "--method.beta", "0.1", "--method.order", "printed"],
+    "admm": ["--method.name", "admm", "--method.rho", "0.01", "--method.sparsity", "0.3"],
+    "magnitude": ["--method.name", "magnitude", "--budget.sparsity", "0.3", "--optimizer.name", "adamw"],
 }
 TIMINGS = ("images_per_second", "seconds", "time_left", "times", "memory")
 

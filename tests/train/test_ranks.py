@@ -9,12 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from commands import script
+from processes import run_together
 from rvsm.records import Run
 from rvsm.train.ranks import ALONE, Ranks, join_ranks, read_environment
 
@@ -147,7 +150,7 @@ def test_the_first_process_killed(together: Any, tmp_path: Path) -> None:
 
 def test_one_asked_to_stop_stops_all_after_a_checkpoint(together: Any, whole: Any, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    order = {"within": "train_step", "kill_at": 1, "signal": signal.SIGTERM}
+    order = {"within": "train_step", "kill_at": 1, "number": signal.SIGTERM}
     answer = together(words=train(folder), ranks=2, rank=1, **order)
     assert answer["status"] == [130, 130], answer
     assert answer["printed"][0].endswith(
@@ -283,10 +286,10 @@ assert torch.equal(draws[0][1], draws[2][1]) and not torch.equal(draws[0][1], dr
 """
 
 
-def test_batch_norm_buffers_and_random_numbers(together: Any, tmp_path: Path) -> None:
+def test_batch_norm_buffers_and_random_numbers(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
-    answer = together(script=str(tmp_path / "script.py"), ranks=2)
-    assert answer["status"] == [0, 0], answer["printed"]
+    ended = run_together([partial(script, str(tmp_path / "script.py"))] * 2)
+    assert [one.status for one in ended] == [0, 0], ended
 
 
 def test_shares_are_a_partition_of_the_same_parts() -> None:

@@ -1,0 +1,86 @@
+"""What the processes of tests run: the command, with changes that only a process of its own can have."""
+
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class Clock:
+    """Counts function calls, Python's and C's, and kills the process, as kill -9 would, when it is time.
+
+    Args:
+        kill_at: the number of the call before which the process dies; none for never.
+        within: only calls made inside functions of this name count.
+        number: another signal than SIGKILL.
+
+    """
+
+    def __init__(self, kill_at: int | None, within: str | None, number: int) -> None:
+        self.calls, self.kill_at, self.within, self.number = 0, kill_at, within, number
+        self.depth = 0
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if self.within is not None and frame.f_code.co_name == self.within and event in ("call", "return"):
+            self.depth += 1 if event == "call" else -1
+        if event in ("call", "c_call") and (self.within is None or self.depth > 0):
+            if self.calls == self.kill_at:
+                os.kill(os.getpid(), self.number)
+            self.calls += 1
+
+
+def train(
+    words: Sequence[str],
+    *,
+    counted: Path | None = None,
+    kill_at: int | None = None,
+    within: str | None = None,
+    number: int = signal.SIGKILL,
+    minutes: float = 10,
+) -> int:
+    """Run ``rvsm`` with these words, with checkpoints every few ``minutes``; it may die before a certain call.
+
+    Args:
+        words: of the command line.
+        counted: a file for the number of calls.
+        kill_at, within, number: when and how it dies; see `Clock`.
+        minutes: between two checkpoints.
+
+    """
+    from rvsm.cli import main
+    from rvsm.train import session
+    from rvsm.train.recorder import Recorder
+
+    session.Recorder = partial(Recorder, minutes=minutes)  # type: ignore[misc]
+    if counted is None and kill_at is None:
+        return main(words)
+    clock = Clock(kill_at, within, number)
+    sys.setprofile(clock)
+    try:
+        code = main(words)
+    finally:
+        sys.setprofile(None)
+    if counted is not None:
+        counted.write_text(str(clock.calls))
+    return code
+
+
+def sweep(words: Sequence[str]) -> int:
+    """Run ``rvsm sweep``, with signs of life so frequent that a test need not wait for them."""
+    import rvsm.sweep
+    from rvsm.cli import main
+
+    for name in ("run", "join"):
+        setattr(rvsm.sweep, name, partial(getattr(rvsm.sweep, name), beat=0.3, grace=2.0))
+    return main(["sweep", *words])
+
+
+def script(path: str, *words: str) -> None:
+    """Run a script with the words of its command line."""
+    sys.argv = [path, *words]
+    runpy.run_path(path, run_name="__main__")
