@@ -17,7 +17,7 @@ QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "25
 
 
 def config(name: str, *flags: str) -> Config:
-    target = [] if "dense" in flags else ["--budget.sparsity", "0.5"]
+    target = [] if "dense" in flags else ["--budget.sparsity", "0.3"]
     return read_config(flags=[*QUICK, *target, "--name", name, *flags])
 
 
@@ -83,13 +83,13 @@ def test_two_names_of_one_folder(tmp_path: Path) -> None:
 
 def test_a_run_with_other_options_is_in_the_way(tmp_path: Path) -> None:
     start(config("a"), folder_of(tmp_path, "a", 0), Console(file=io.StringIO()))
-    with pytest.raises(ValueError, match=r"holds a run with different options \(budget\.sparsity 0\.5 → 0\.6\)"):
+    with pytest.raises(ValueError, match=r"holds a run with different options \(budget\.sparsity 0\.3 → 0\.6\)"):
         compared([config("a", "--budget.sparsity", "0.6")], tmp_path)
 
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, sparsity in (("few", 0.5), ("many", 0.8)):
+    for name, sparsity in (("few", 0.2), ("many", 0.3)):
         (tmp_path / f"{name}.toml").write_text(f"[model]\nwidth = 4\n[budget]\nsparsity = {sparsity}")
     flags = ["--training.epochs", "2", "--training.batch", "256"]
     assert main(["compare", "few.toml", "many.toml", "--seeds", "2", "--runs", "all", *flags]) == 0

@@ -11,7 +11,7 @@ from rvsm.config import read_config
 from rvsm.records import Run
 from rvsm.train import Trainer
 
-QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.4"]
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.3"]
 
 
 NET = """

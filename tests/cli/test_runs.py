@@ -15,7 +15,7 @@ from processes import Process
 from rvsm.cli import main
 from rvsm.records import Run, locked
 
-QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.4"]
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.3"]
 
 
 class TestRuns:

@@ -11,7 +11,7 @@ import torch
 import rvsm
 from rvsm.cli import COMMANDS, main
 
-QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.4"]
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.3"]
 
 
 class TestSentences:

@@ -14,7 +14,7 @@ from rvsm.data import Digits
 from rvsm.records import Run
 from rvsm.train import load_network
 
-QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.4"]
+QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "256", "--budget.sparsity", "0.3"]
 
 
 class TestUse:

@@ -25,7 +25,7 @@ QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "25
 
 
 def config(name: str, *flags: str) -> Config:
-    return read_config(flags=[*QUICK, "--budget.sparsity", "0.5", "--name", name, *flags])
+    return read_config(flags=[*QUICK, "--budget.sparsity", "0.3", "--name", name, *flags])
 
 
 def run(configs: list[Config], folder: Path, *, jobs: int, seeds: int = 1) -> tuple[list[Run], str]:
@@ -176,7 +176,7 @@ class Comparison:
         names = ("a", "b")
         for name in names:
             (folder / f"{name}.toml").write_text(
-                "[model]\nwidth = 4\n[budget]\nsparsity = 0.5\n[training]\nepochs=9999\ncheckpoint_every=9999\n"
+                "[model]\nwidth = 4\n[budget]\nsparsity = 0.3\n[training]\nepochs=9999\ncheckpoint_every=9999\n"
             )
         self.folders = [folder_of(folder / "runs", name, 0) for name in names]
         words = ["compare", *(f"{name}.toml" for name in names), "--jobs", "2", "--runs", "runs"]
