@@ -28,7 +28,7 @@ def net(channels, classes, hidden: int = 4):
 class TestImports:
     """Nothing that a folder or a file names is imported unless the user names it, too."""
 
-    TOML = "[training]\nepochs = 1\nbatch = 256\n[model]\nname = '{}'\n{}\n[budget]\nsparsity = 0.5\n"
+    TOML = "[training]\nepochs = 1\nbatch = 256\n[model]\nname = '{}'\n{}\n[budget]\nsparsity = 0.3\n"
 
     @pytest.fixture(autouse=True)
     def modules(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
