@@ -2,13 +2,15 @@
 
 Masks are uniform and random on every convolution but the first; with --densities FILE (a run's model.safetensors, or
 any state dict of the same layers) a further table has the densities of that network, layer by layer. All engines are
-measured in one run, interleaved; figures are medians. Writes runtime.md and runtime.jsonl beside this file.
+measured in one run, interleaved; figures are medians. Writes this machine's section of runtime.md, and its lines of
+runtime.jsonl, beside this file.
 """
 
 import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -150,17 +152,23 @@ def main() -> None:
     write(comparisons, file, options.threads, options.rounds, options.out)
 
 
+INTRODUCTION = """# The sparse runtime
+
+Written by `benchmarks/runtime.py` (`make bench-runtime`): each kind of machine has its section, and a run replaces
+that of its own. × ours is an engine's time divided by ours. MB is by how much the process grew, at the peak, while the
+engine was built and ran the largest batch; what several engines share counts for the first of them.
+"""
+
+
 def write(comparisons: list[Comparison], file: dict[str, float], threads: int, rounds: int, out: Path) -> None:
+    """Replace the section of this machine in runtime.md, and its lines in runtime.jsonl."""
     about = (
-        f"{machine().name}; {os.cpu_count()} cores, {threads} threads for every engine; "
-        f"Python {platform.python_version()}, {packages()}. "
-        f"Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}. "
-        "× ours is an engine's time divided by ours. MB is by how much the process grew, at the peak, while the engine "
-        "was built and ran the largest batch; what several engines share counts for the first of them."
+        f"{os.cpu_count()} cores, {threads} threads for every engine; Python {platform.python_version()}, {packages()}."
+        f" Medians of {rounds} interleaved rounds, {time.strftime('%Y-%m-%d')}."
     )
     goals = [line for comparison in comparisons for line in verdict(comparison)]
-    text = [
-        "# The sparse runtime", "", "Written by `benchmarks/runtime.py` (`make bench-runtime`).", "", about, "",
+    section = [
+        about, "",
         "| network | batch | against the fastest dense | asked | reached | |", "| --- | --- | --- | --- | --- | --- |",
         *goals, "",
         f"The file of ResNet-18 with 93.7 % zeros has {file['bytes']:,.0f} bytes:"
@@ -170,12 +178,23 @@ def write(comparisons: list[Comparison], file: dict[str, float], threads: int, r
         f" and loading and compiling the file {file['load and compile, s']:.2f} s.", "",
         *[part for comparison in comparisons for part in (comparison.markdown(), "")],
     ]  # fmt: skip
-    (out / "runtime.md").write_text("\n".join(text), encoding="utf-8")
-    records = [record for comparison in comparisons for record in comparison.records()]
-    records.append({"title": "file", **file})
-    lines = [json.dumps({"machine": machine().name, **record}, ensure_ascii=False) for record in records]
-    (out / "runtime.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(f"written to {out / 'runtime.md'}")
+    document, records = out / "runtime.md", out / "runtime.jsonl"
+    sections = _sections(document.read_text(encoding="utf-8")) if document.exists() else {}
+    sections[machine().name] = "\n".join(section).strip()
+    text = "\n\n".join([INTRODUCTION.strip(), *(f"## {name}\n\n{body}" for name, body in sorted(sections.items()))])
+    document.write_text(text + "\n", encoding="utf-8")
+    known = records.read_text(encoding="utf-8").splitlines() if records.exists() else []
+    others = [line for line in known if json.loads(line)["machine"] != machine().name]
+    found = [*(record for comparison in comparisons for record in comparison.records()), {"title": "file", **file}]
+    own = [json.dumps({"machine": machine().name, **record}, ensure_ascii=False) for record in found]
+    records.write_text("\n".join([*others, *own]) + "\n", encoding="utf-8")
+    print(f"written to {document}")
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Return what stands under each heading of the second level."""
+    parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
+    return {name.strip(): body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
 if __name__ == "__main__":
