@@ -52,13 +52,13 @@ class Figure:
     def save(self, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
         """Write the light picture as PNG and PDF, each atomically, and return the files."""
         metadata: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"Creator": None, "CreationDate": None}}
-        files = []
-        for ending in formats:
-            file = folder / f"{self.name}.{ending}"
-            with replacing(file) as temporary, _drawing():
-                self._paper.set_dpi(150)
-                render(self._paper, temporary, ending, metadata=metadata[ending])
-            files.append(file)
+        files = [folder / f"{self.name}.{ending}" for ending in formats]
+        canvas = self._wide
+        with _drawing(), legend.drawn(canvas, self.keys):
+            canvas.set_dpi(150)
+            for file, ending in zip(files, formats, strict=True):
+                with replacing(file) as temporary:
+                    render(canvas, temporary, ending, metadata=metadata[ending])
         return files
 
     @cached_property
@@ -76,20 +76,14 @@ class Figure:
     def _wide(self) -> Canvas:
         return self._drawn(self.size)
 
-    @cached_property
-    def _paper(self) -> Canvas:
-        if not self.keys:
-            return self._wide
-        width, height = self.size
-        return self._drawn((width, height + legend.height(self.keys, width)), self.keys)
-
-    def _drawn(self, size: tuple[float, float], keys: Sequence[Key] = ()) -> Canvas:
+    def _drawn(self, size: tuple[float, float]) -> Canvas:
         """Draw on a canvas, and compute the layout once for all formats, since this takes longer than drawing."""
         with _drawing():
             canvas = Canvas(figsize=size, layout="constrained")
-            if keys:  # first, since the rest may fix the layout
-                legend.draw(canvas, keys)
             self.draw(canvas)
+            for axes in canvas.axes:
+                for spine in axes.spines.values():
+                    spine.set_in_layout(False)  # their extents, which are those of the panel, take long to compute
             engine = canvas.get_layout_engine()
             if engine is not None:
                 engine.execute(canvas)

@@ -1,6 +1,7 @@
 """The legend of a plot: text below it in a page, where a reader can hide runs, and part of the picture in a file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
@@ -9,6 +10,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure as Canvas
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Patch
@@ -82,12 +84,44 @@ def height(keys: Sequence[Key], width: float) -> float:
     return _ROW * rows * max(len(_lines(key)) for key in keys)
 
 
-def draw(canvas: Canvas, keys: Sequence[Key]) -> None:
-    """Draw a legend below everything else."""
+@contextmanager
+def drawn(canvas: Canvas, keys: Sequence[Key]) -> Iterator[None]:
+    """Draw a legend below everything else, for which the canvas grows, and remove it again; the layout must be final."""
+    if not keys:
+        yield
+        return
+    width, before = canvas.get_size_inches()
+    after = before + height(keys, width)
+    with _grown(canvas, before, after):
+        made = _legend(canvas, keys)
+        yield
+        made.remove()
+
+
+@contextmanager
+def _grown(canvas: Canvas, before: float, after: float) -> Iterator[None]:
+    """Add height at the bottom: what is there keeps its size and its distance from the top."""
+    panels = [(axes, axes.get_position(original=True)) for axes in canvas.axes]
+    labels = [(text, text.get_position()) for text in canvas.texts if text.get_transform() == canvas.transSubfigure]
+    scale, bottom = before / after, 1 - before / after
+    canvas.set_figheight(after)
+    for axes, box in panels:
+        axes.set_position((box.x0, bottom + scale * box.y0, box.width, scale * box.height))
+    for text, (x, y) in labels:
+        text.set_position((x, bottom + scale * y))
+    yield
+    canvas.set_figheight(before)
+    for axes, box in panels:
+        axes.set_position(box)
+    for text, place in labels:
+        text.set_position(place)
+
+
+def _legend(canvas: Canvas, keys: Sequence[Key]) -> Legend:
     names = ["\n".join(_lines(key)).replace("$", r"\$") for key in keys]
     shown = [f" {name}" if name.startswith("_") else name for name in names]  # an underscore would hide it
     ncols = columns(keys, canvas.get_figwidth())
-    canvas.legend([key.handle() for key in keys], shown, loc="outside lower center", ncols=ncols, fontsize=9)
+    return canvas.legend([key.handle() for key in keys], shown, loc="lower center", ncols=ncols, fontsize=9)
 
 
 def _lines(key: Key) -> list[str]:

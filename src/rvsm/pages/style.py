@@ -48,6 +48,7 @@ def parameters() -> Any:
         "axes.spines.top": False,
         "axes.titlecolor": INK,
         "axes.titlesize": "medium",
+        "axes.titley": 1.0,  # no search for ticks above the panel, which takes long
         "figure.facecolor": PAPER,
         "font.sans-serif": ["DejaVu Sans", "Verdana"],  # of the same width: a layout made with one fits the other
         "font.size": 10,
