@@ -86,7 +86,7 @@ def height(keys: Sequence[Key], width: float) -> float:
 
 @contextmanager
 def drawn(canvas: Canvas, keys: Sequence[Key]) -> Iterator[None]:
-    """Draw a legend below everything else, for which the canvas grows, and remove it again; the layout must be final."""
+    """Draw a legend below everything else, for which the canvas grows, and remove it again; its layout is final."""
     if not keys:
         yield
         return
