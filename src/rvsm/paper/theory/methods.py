@@ -1,13 +1,13 @@
-"""Methods that only the laboratory has: the homotopy with a given λ and β, and ADMM with an exact step in w.
+"""What only the laboratory has: the homotopy with a given λ and β, a penalty with a memory, ADMM's exact step in w.
 
-That step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z only through p = βu − z. For w = re with a
+The exact step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z only through p = βu − z. For w = re with a
 unit vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where
 s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So e maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies
 between w* and p, in their plane; only its angle is unknown.
 """
 
 from math import pi
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -40,6 +40,38 @@ class FallingRVSM(RVSM):
     def alpha(self) -> float:
         """1 at w, 0 at u."""
         return max(0.0, 1 - self.step / self.fall) if self.fall else 0.0
+
+
+class Remembering(Penalty):
+    """A penalty that keeps its last proximal point, since one step of a simulation asks for the same up to four times.
+
+    RVSM asks when it pulls w, and when it puts v in the place of w and back; the simulation asks when it records u. On
+    networks this does not matter, but here Newton's method for Tℓ1 takes longer than the rest of a step.
+    """
+
+    def __init__(self, penalty: Penalty) -> None:
+        super().__init__(penalty.lam)
+        self._penalty = penalty
+        self._last: tuple[Tensor, float, Tensor] | None = None
+
+    def value(self, u: Tensor) -> Tensor:
+        """Return the value of the penalty."""
+        return self._penalty.value(u)
+
+    def prox(self, w: Tensor, step: float) -> Tensor:
+        """Return the proximal operator of the penalty, computed only if w or the step has changed."""
+        entries = w.flatten()
+        if self._last is None or self._last[1] != step or not torch.equal(self._last[0], entries):
+            self._last = entries.clone(), step, self._penalty.prox(entries, step)
+        return self._last[2].view(w.shape)
+
+    def threshold(self, step: float) -> float:
+        """Return the threshold of the penalty."""
+        return self._penalty.threshold(step)
+
+    def with_threshold(self, t: float, step: float) -> Self:
+        """Return the penalty with another λ, and without a memory."""
+        return type(self)(self._penalty.with_threshold(t, step))
 
 
 def minimise(p: Tensor, truth: Tensor, *, k: Patches, beta: Tensor | float) -> Tensor:

@@ -7,7 +7,7 @@ two, A = k + (k² − k)/π and B = (k² − k)/π, all quantities below are fun
 Everything is batched over the rows of w and computed in float64.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from math import pi
 from numbers import Real
 from typing import NamedTuple
@@ -50,7 +50,7 @@ def size(w: Tensor) -> Tensor:
     >>> size(torch.tensor([3.0, 4.0])).item()
     5.0
     """
-    norms: Tensor = w.norm(dim=-1)
+    norms: Tensor = torch.linalg.vector_norm(w, dim=-1)
     return norms
 
 
@@ -95,18 +95,28 @@ def curvature(k: Patches) -> Tensor:
 
 def geometry(w: Tensor, truth: Tensor, k: Patches) -> Geometry:
     """Return the quantities in the closed forms; raise at w = 0, where f has no gradient."""
-    w, truth = _rows(w, "w"), _rows(truth, "truth")
-    _require_same_dimension(w, truth)
-    patches = _patches(k)
-    if patches.dim() and patches.shape != w.shape[:-1]:
-        raise ValueError(
-            f"k must be a number, or one for each row of w (shape {tuple(w.shape[:-1])}), but has shape"
-            f" {tuple(patches.shape)}"
-        )
-    a, b = coefficients(patches)
-    r, big = _norm(w, "w"), _norm(truth, "truth")
-    theta = _between(w / r.unsqueeze(-1), truth / big.unsqueeze(-1))
-    return Geometry(r, theta, big, a, b, patches)
+    return _Surroundings(truth, k).at(w)
+
+
+class _Surroundings:
+    """The part of the geometry that does not depend on w, so that a simulation computes it once."""
+
+    def __init__(self, truth: Tensor, k: Patches) -> None:
+        self.truth, self.k = _rows(truth, "truth"), _patches(k)
+        self.norm = _norm(self.truth, "truth")
+        self.direction = self.truth / self.norm.unsqueeze(-1)
+        self.a, self.b = coefficients(self.k)
+
+    def at(self, w: Tensor) -> Geometry:
+        w = _rows(w, "w")
+        _require_same_dimension(w, self.truth)
+        if self.k.dim() and self.k.shape != w.shape[:-1]:
+            raise ValueError(
+                f"k must be a number, or one for each row of w (shape {tuple(w.shape[:-1])}), but has shape"
+                f" {tuple(self.k.shape)}"
+            )
+        r = _norm(w, "w")
+        return Geometry(r, _between(w / r.unsqueeze(-1), self.direction), self.norm, self.a, self.b, self.k)
 
 
 def loss(w: Tensor, truth: Tensor, *, k: Patches, at: Geometry | None = None) -> Tensor:
@@ -204,16 +214,20 @@ class Population:
     truth: Tensor  # the ground truth of each row, [n, d] or [d]
     k: Patches
     zero_ok: bool = False  # allow rows that are zero
+    _surroundings: _Surroundings = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_surroundings", _Surroundings(self.truth, self.k))
 
     def evaluate(self, w: Tensor) -> Evaluation:
         """Return f, ∇f, θ and ‖w‖ at each row of w."""
-        zero = (w == 0).all(dim=-1)
-        if not self.zero_ok or not bool(zero.any()):
-            at = geometry(w, self.truth, self.k)
+        zero = (w == 0).all(dim=-1) if self.zero_ok else None
+        if zero is None or not bool(zero.any()):
+            at = self._surroundings.at(w)
             value, slope = loss(w, self.truth, k=self.k, at=at), gradient(w, self.truth, k=self.k, at=at)
             return Evaluation(value, slope, at.theta, at.norm)
         some = zero.unsqueeze(-1)
-        rest = replace(self, zero_ok=False).evaluate(torch.where(some, self.truth, w))
+        rest = self.evaluate(torch.where(some, self.truth, w))
         return Evaluation(
             value=torch.where(zero, loss(w, self.truth, k=self.k), rest.value),
             gradient=torch.where(some, 0.0, rest.gradient),

@@ -19,29 +19,49 @@ _FORMULAS: dict[type[Penalty], Callable[..., Tensor]] = {
 }
 
 
-def penalty_values(penalties: Sequence[Penalty], u: Tensor) -> Tensor:
-    """Return λP(u) for each row of u, whose rows are divided evenly among the penalties, in order.
+class PenaltyValues:
+    """λP(u) for each row of u, whose rows are divided evenly among the penalties, in order.
 
-    Every row is a separate run. For other penalties, their own ``value`` is called for each row.
+    Every row is a separate run. For other penalties, their own ``value`` is called for each row. The penalties are
+    sorted once: a simulation asks for the values at every step.
+    """
+
+    def __init__(self, penalties: Sequence[Penalty]) -> None:
+        self._penalties = tuple(penalties)
+        alike: dict[tuple[object, ...], list[int]] = {}
+        for i, penalty in enumerate(penalties):
+            alike.setdefault((type(penalty), getattr(penalty, "a", None)), []).append(i)
+        self._alike = [(torch.tensor(places), self._of([penalties[i] for i in places])) for places in alike.values()]
+
+    def __call__(self, u: Tensor) -> Tensor:
+        """Return the values as float64."""
+        blocks = u.view(len(self._penalties), -1, u.shape[-1])
+        if len(self._alike) == 1:
+            return self._alike[0][1](blocks).flatten()
+        values = torch.empty(blocks.shape[:2], dtype=torch.float64)
+        for places, value in self._alike:
+            values[places] = value(blocks[places])
+        return values.flatten()
+
+    @staticmethod
+    def _of(alike: Sequence[Penalty]) -> Callable[[Tensor], Tensor]:
+        """Return λP as a function of blocks of rows, for penalties that differ only in λ."""
+        first = alike[0]
+        if (formula := _FORMULAS.get(type(first))) is None:
+            return lambda blocks: torch.stack(
+                [torch.stack([one.value(row) for row in block]) for one, block in zip(alike, blocks, strict=True)]
+            ).double()
+        lam = torch.tensor([one.lam for one in alike], dtype=torch.float64).unsqueeze(-1)
+        return lambda blocks: lam * formula(first, blocks).double()
+
+
+def penalty_values(penalties: Sequence[Penalty], u: Tensor) -> Tensor:
+    """Return λP(u) for each row of u, as `PenaltyValues` does.
 
     >>> penalty_values([L1(lam=2.0), L0(lam=0.5)], torch.tensor([[1.0, -2.0], [0.0, 3.0]])).tolist()
     [6.0, 0.5]
     """
-    blocks = u.view(len(penalties), -1, u.shape[-1])
-    values = torch.empty(blocks.shape[:2], dtype=torch.float64)
-    alike: dict[tuple[object, ...], list[int]] = {}
-    for i, penalty in enumerate(penalties):
-        alike.setdefault((type(penalty), getattr(penalty, "a", None)), []).append(i)
-    for places in alike.values():
-        first, chosen = penalties[places[0]], blocks if len(places) == len(penalties) else blocks[places]
-        if type(first) in _FORMULAS:
-            lam = torch.tensor([penalties[i].lam for i in places], dtype=torch.float64)
-            values[places] = lam.unsqueeze(-1) * _FORMULAS[type(first)](first, chosen).double()
-        else:
-            values[places] = torch.stack(
-                [torch.stack([penalties[i].value(row) for row in blocks[i]]).double() for i in places]
-            )
-    return values.flatten()
+    return PenaltyValues(penalties)(u)
 
 
 def residual(penalty: Penalty, u: Tensor, gradient: Tensor, *, beta: float) -> Tensor:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from rvsm.paper.theory.methods import FallingRVSM, minimise
-from rvsm.paper.theory.network import Evaluation, Population, require_rows
-from rvsm.paper.theory.penalty_formulas import penalty_values
+from rvsm.paper.theory.methods import FallingRVSM, Remembering, minimise
+from rvsm.paper.theory.network import Evaluation, Population, require_rows, size
+from rvsm.paper.theory.penalty_formulas import PenaltyValues
 from rvsm.paper.theory.trajectory import GradientPoint, Loss, MethodName, Moment, Order, Setting, Trajectory
 from rvsm.splitting import ADMM, RVSM, Method
 
@@ -68,9 +68,9 @@ def simulate(
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise ValueError(f"every must be an integer ≥ 1 but is {every!r}; 1 records every step")
     _require_steps(steps)
-    size = (steps // every + 2) * starts.numel() * 16
-    if size > _LARGEST_RECORD:
-        raise ValueError(f"recording {steps // every + 2} steps takes {size / 1e9:.1f} GB; record less often: every=")
+    needed = (steps // every + 2) * starts.numel() * 16
+    if needed > _LARGEST_RECORD:
+        raise ValueError(f"recording {steps // every + 2} steps takes {needed / 1e9:.1f} GB; record less often: every=")
     moments = []
     options: dict[str, Any] = {"method": method, "order": order, "gradient": gradient}
     for moment in walk(listed, truths, starts, steps=steps, loss=loss, tolerance=tolerance, **options):
@@ -117,11 +117,12 @@ def walk(
     slope = torch.zeros_like(v)
     fall = steps // 2 if gradient == "moving" else 0
     optimizer, sparsifier = _assemble(settings, v, slope, method=method, order=order, gradient=gradient, fall=fall)
+    record = _Record(settings, seeds)
     for step in range(steps + 1):
         at = descended.evaluate(v)
         # The parameters hold v between two steps; the method knows w.
-        w = torch.cat([one.w.detach() for one in sparsifier.layers])
-        moment = _moment(step, settings, w, _copies(sparsifier, order), at)
+        w = v.clone() if gradient == "w" else torch.cat([one.w.detach() for one in sparsifier.layers])
+        moment = record.moment(step, w, _copies(sparsifier, order), at)
         yield moment
         if step == steps or (step >= fall and bool((moment.stationarity <= tolerance).all())):
             return
@@ -188,8 +189,8 @@ def _assemble(
         parameter.grad = slope[rows]
         named.append((f"w{i}", parameter))
         groups.append({"params": [parameter], "lr": setting.eta})
-        overrides[f"w{i}"] = {"penalty": setting.penalty, "beta" if method == "rvsm" else "rho": setting.beta}
-    optimizer = SGD(groups, lr=1.0)
+        overrides[f"w{i}"] = {"penalty": Remembering(setting.penalty), "beta" if method == "rvsm" else "rho": setting.beta}
+    optimizer = SGD(groups, lr=1.0, foreach=False)
     first = settings[0]
     sparsifier: Method
     if gradient != "w":
@@ -222,8 +223,9 @@ def _walk_exactly(
         return torch.cat([s.penalty.prox(b, 1 / s.beta) for s, b in zip(settings, blocks, strict=True)])
 
     u, z = threshold(w), torch.zeros_like(w)
+    record = _Record(settings, seeds)
     for step in range(steps + 1):
-        yield (moment := _moment(step, settings, w, (u, z), loss.evaluate(w)))
+        yield (moment := record.moment(step, w, (u, z), loss.evaluate(w)))
         if step == steps or bool((moment.stationarity <= tolerance).all() and (w - u).abs().max() <= tolerance):
             return
         w = minimise(beta.unsqueeze(-1) * u - z, truth, k=k, beta=beta)
@@ -231,18 +233,22 @@ def _walk_exactly(
         z = z + beta.unsqueeze(-1) * (w - u)
 
 
-def _moment(
-    step: int, settings: Sequence[Setting], w: Tensor, copies: tuple[Tensor, Tensor | None], at: Evaluation
-) -> Moment:
-    u, z = copies
-    beta = per_run(settings, "beta", len(w) // len(settings))
-    gap = w - u
-    lagrangian = at.value + penalty_values([s.penalty for s in settings], u) + beta / 2 * gap.square().sum(dim=-1)
-    pulled = at.gradient + beta.unsqueeze(-1) * gap
-    if z is not None:
-        lagrangian = lagrangian + (z * gap).sum(dim=-1)
-        pulled = pulled + z
-    return Moment(step, w, u, at.value, at.gradient, lagrangian, at.theta, at.norm, pulled.norm(dim=-1))
+class _Record:
+    """Makes moments; what is the same at all steps is computed once."""
+
+    def __init__(self, settings: Sequence[Setting], seeds: int) -> None:
+        self._beta = per_run(settings, "beta", seeds)
+        self._values = PenaltyValues([s.penalty for s in settings])
+
+    def moment(self, step: int, w: Tensor, copies: tuple[Tensor, Tensor | None], at: Evaluation) -> Moment:
+        u, z = copies
+        gap = w - u
+        lagrangian = at.value + self._values(u) + self._beta / 2 * gap.square().sum(dim=-1)
+        pulled = at.gradient + self._beta.unsqueeze(-1) * gap
+        if z is not None:
+            lagrangian = lagrangian + (z * gap).sum(dim=-1)
+            pulled = pulled + z
+        return Moment(step, w, u, at.value, at.gradient, lagrangian, at.theta, at.norm, size(pulled))
 
 
 def per_run(settings: Sequence[Setting], name: str, seeds: int) -> Tensor:

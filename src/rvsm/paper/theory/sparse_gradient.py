@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rvsm.paper.theory.bounds import beta_bound
 from rvsm.paper.theory.network import curvature, gradient, loss, size
-from rvsm.paper.theory.penalty_formulas import penalty_values, residual
+from rvsm.paper.theory.penalty_formulas import PenaltyValues, residual
 from rvsm.paper.theory.problems import PENALTIES, standard, starts, truths
 from rvsm.paper.theory.simulate import per_run, walk
 from rvsm.paper.theory.trajectory import GradientPoint, Setting
@@ -84,12 +84,12 @@ def _ends(name: str, d: int, at: GradientPoint, strong: bool, plan: Size) -> End
     start = starts(truth, torch.linspace(0.05, 1, seeds, dtype=torch.float64) * (pi - 1), generator)
 
     beta, eta, k = (per_run(settings, name, seeds) for name in ("beta", "eta", "k"))
-    high, penalties = curvature(k), [s.penalty for s in settings]
+    high, values = curvature(k), PenaltyValues([s.penalty for s in settings])
     low = torch.full_like(k, -torch.inf)
     rise, excess, excess_convex = low, low, low
     last, objective = None, low
     for moment in walk(settings, truth, start, steps=steps, gradient=at, tolerance=RESTED / 100):
-        before, objective = objective, moment.loss + penalty_values(penalties, moment.u)
+        before, objective = objective, moment.loss + values(moment.u)
         if at == "u" and last is not None and last.step:  # the first gradient is at w
             grown, moved = objective - before, moment.u - last.u
             along = (moved * (moment.w - last.w)).sum(dim=-1)
