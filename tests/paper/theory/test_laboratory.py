@@ -16,16 +16,16 @@ def test_every_statement_has_one_place_on_the_page() -> None:
 
 
 def test_some_statements(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["theory", "gradient", "descent-printed-l0", "--quick", "--out", str(tmp_path / "lab")]) == 0
+    assert main(["theory", "gradient", "only-the-threshold", "--quick", "--out", str(tmp_path / "lab")]) == 0
     verdicts = json.loads((tmp_path / "lab" / "verdicts.json").read_text())
     assert [(v["statement"], v["verdict"]) for v in verdicts] == [
         ("gradient", "holds"),
-        ("descent-printed-l0", "fails"),
+        ("only-the-threshold", "fails"),
     ]
     assert verdicts[1]["margin"] < 0 <= verdicts[1]["correction_margin"]
     assert verdicts[1]["counterexample"]
     html = (tmp_path / "lab" / "theory.html").read_text()
-    assert 'id="descent-printed-l0"' in html
+    assert 'id="only-the-threshold"' in html
     assert "NOT confirmed" not in html
     assert "2 statements" in capsys.readouterr().out
 

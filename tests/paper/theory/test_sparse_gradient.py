@@ -1,7 +1,7 @@
 """Ours: the conditions of a critical point, and that a wrong method, penalty or bound changes a verdict."""
 
 import dataclasses
-import sys
+from itertools import product
 
 import pytest
 import torch
@@ -10,10 +10,9 @@ import rvsm
 from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradient
 from rvsm.paper.theory.methods import FallingRVSM
 from rvsm.paper.theory.penalty_formulas import largest_off, residual
-from rvsm.paper.theory.sparse_gradient import Size
+from rvsm.paper.theory.sparse_gradient import Ends, Size
 from rvsm.splitting.layers import Layer
 
-simulation = sys.modules["rvsm.paper.theory.simulate"]  # the package has a function of the same name
 PENALTIES = [rvsm.L1(lam=0.2), rvsm.L0(lam=0.2), *(rvsm.TransformedL1(lam=0.2, a=a) for a in (0.3, 1.0, 3.0))]
 
 
@@ -47,12 +46,21 @@ def test_the_course_of_alpha() -> None:
 
 
 KEYS = ["u-limits", "u-descent", "u-rest", "u-beside-rvsm"]
+TINY = Size((5,), 6, 120, 120, (0.3,))
 l0_prox, runs = rvsm.L0.prox, sparse_gradient._ends
 
 
+@pytest.fixture(scope="module")
+def unmutated() -> dict[tuple, Ends]:
+    """Return all runs of the tiny study, by penalty, course of α, and whether β is strong."""
+    each = product(("l1", "l0", "tl1"), ("w", "u", "moving"), (False, True))
+    return {(name, at, strong): runs(name, 5, at, strong, TINY) for name, at, strong in each}
+
+
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr(sparse_gradient, "QUICK", Size((5,), 6, 120, 120, (0.3,)))
+def tiny(unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch) -> Sweep:
+    monkeypatch.setattr(sparse_gradient, "QUICK", TINY)
+    monkeypatch.setattr(sparse_gradient, "_ends", lambda name, d, at, strong, plan: unmutated[name, at, strong])
     return Sweep(quick=True)
 
 
@@ -62,49 +70,65 @@ def test_a_tiny_study_gives_the_expected_verdicts(tiny: Sweep) -> None:
     assert all(verdict.ours and verdict.where.startswith("Ours: ") for verdict in found)
 
 
+# The runs of one penalty are made again; the others are those without the mutant, which can only help to hide it.
 MUTANTS = {
-    "the gradient at w": (FallingRVSM, "alpha", property(lambda self: 1.0), ["u-limits", "u-descent", "u-rest"]),
-    "the homotopy stops half-way": (FallingRVSM, "alpha", property(lambda self: 0.5), ["u-limits"]),
+    "the gradient at w": (FallingRVSM, "alpha", property(lambda self: 1.0), "l1", ["u-limits", "u-descent", "u-rest"]),
+    "the homotopy stops half-way": (FallingRVSM, "alpha", property(lambda self: 0.5), "l1", ["u-limits"]),
     "the homotopy runs backwards": (
         FallingRVSM,
         "alpha",
         property(lambda self: min(1.0, self.step / self.fall) if self.fall else 0.0),
+        "l1",
         ["u-limits", "u-beside-rvsm"],
     ),
     "l1 with hard thresholding": (
         rvsm.L1,
         "prox",
         lambda self, w, step: rvsm.L0(lam=self.lam).with_threshold(self.threshold(step), step).prox(w, step),
+        "l1",
         ["u-limits", "u-descent"],
     ),
-    "an l0 that shrinks": (rvsm.L0, "prox", lambda self, w, step: 0.9 * l0_prox(self, w, step), ["u-limits"]),
-    "a curvature too small": (sparse_gradient, "curvature", lambda k: 0.3 * curvature(k), ["u-descent"]),
-    "a pull of half the strength": (Layer, "pull", lambda self, lr: lr * self.beta / 2, ["u-rest"]),
-    "RVSM in the place of the homotopy": (
-        sparse_gradient,
-        "_ends",
-        lambda name, d, at, strong, plan: runs(name, d, "w" if at == "moving" else at, strong, plan),
-        ["u-limits", "u-beside-rvsm"],
-    ),
-    "the two exchanged": (
-        sparse_gradient,
-        "_ends",
-        lambda name, d, at, strong, plan: runs(name, d, {"w": "moving", "moving": "w"}.get(at, at), strong, plan),
-        ["u-limits", "u-beside-rvsm"],
-    ),
+    "an l0 that shrinks": (rvsm.L0, "prox", lambda self, w, step: 0.9 * l0_prox(self, w, step), "l0", ["u-limits"]),
+    "a curvature too small": (sparse_gradient, "curvature", lambda k: 0.3 * curvature(k), "l1", ["u-descent"]),
+    "a pull of half the strength": (Layer, "pull", lambda self, lr: lr * self.beta / 2, "l1", ["u-rest"]),
 }
 
 
+def is_seen(key: str, sweep: Sweep) -> bool:
+    try:
+        return bool(differences(run([key], sweep=sweep)))
+    except RuntimeError as error:  # no run is left that the statement is about
+        return "a check needs at least one case" in str(error)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_wrong_formula_is_caught(mutant: str, tiny: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, wrong, broken = MUTANTS[mutant]
+def test_a_wrong_formula_is_caught(
+    mutant: str, tiny: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, wrong, penalty, broken = MUTANTS[mutant]
     monkeypatch.setattr(owner, name, wrong)
+    monkeypatch.setattr(
+        sparse_gradient,
+        "_ends",
+        lambda name, d, at, strong, plan: (
+            runs(name, d, at, strong, plan) if name == penalty else unmutated[name, at, strong]
+        ),
+    )
     for key in broken:
-        try:
-            found = differences(run([key], sweep=tiny))
-        except RuntimeError as error:  # no run is left that the statement is about
-            found = [str(error)] if "a check needs at least one case" in str(error) else []
-        assert found, f"{key} does not see: {mutant}"
+        assert is_seen(key, tiny), f"{key} does not see: {mutant}"
+
+
+@pytest.mark.parametrize(
+    "taken", [{"moving": "w"}, {"w": "moving", "moving": "w"}], ids=["RVSM for the homotopy", "the two exchanged"]
+)
+def test_runs_of_another_course_are_caught(
+    taken: dict[str, str], tiny: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sparse_gradient, "_ends", lambda name, d, at, strong, plan: unmutated[name, taken.get(at, at), strong]
+    )
+    for key in ("u-limits", "u-beside-rvsm"):
+        assert is_seen(key, tiny), f"{key} does not see: {taken}"
 
 
 def test_what_is_compared_has_the_same_settings_and_starts(tiny: Sweep) -> None:

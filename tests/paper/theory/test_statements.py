@@ -28,9 +28,26 @@ def sweep() -> Sweep:
 TINY = Plan((2, 6), (4,), (0.3, 2.2), ((1.0, 0.9), (0.3, 0.2)), 6, 300)
 
 
-def tiny() -> Sweep:
+@pytest.fixture(scope="module")
+def unmutated() -> Sweep:
+    """Return the tiny sweep; mutants are tried on copies, which share its runs."""
     sweep = Sweep(quick=True)
     sweep.plan = TINY
+    return sweep
+
+
+def mutated(unmutated: Sweep, fresh: str | None) -> Sweep:
+    """Return the tiny sweep in which only the runs of one penalty, if any, are made again, now with a mutant.
+
+    The others can only help to hide the mutant.
+    """
+    sweep = Sweep(quick=True)
+    sweep.plan = TINY
+    sweep.long_starts = unmutated.long_starts
+    sweep.proof = tuple(
+        sweeps._run(TINY, part.d, "proof", (fresh,), 1.0) if part.penalty[0] == fresh else part
+        for part in unmutated.proof
+    )
     return sweep
 
 
@@ -77,35 +94,40 @@ curvature, bound_on_beta, threshold_limit = network.curvature, bounds.beta_bound
 free_norm = corollaries._free_norm
 
 MUTANTS = {
-    "gradient without its sine": (network, "gradient", without_sine, ["gradient", "corollary-1.1-identity"]),
+    "gradient without its sine": (network, "gradient", without_sine, "l1", ["gradient", "corollary-1.1-identity"]),
     "gradient scaled": (
         network,
         "gradient",
         lambda w, truth, **more: 1.01 * gradient(w, truth, **more),
+        "l1",
         ["gradient", "corollary-1.1-identity", "differentiable"],
     ),
     "gradient without its part across w": (
         network,
         "gradient",
         flat_far_away,
+        None,
         ["critical-points", "critical-points-k1"],
     ),
     "gradient with another zero on the axis": (
         network,
         "gradient",
         with_another_zero,
+        None,
         ["critical-points", "critical-points-k1"],
     ),
     "loss that is smooth at 0": (
         network,
         "loss",
         lambda w, truth, *, k, at=None: (w.double() - truth.double()).square().sum(dim=-1) / 2,
+        None,
         ["differentiable", "simploss"],
     ),
     "loss without its constant": (
         network,
         "loss",
         lambda w, truth, *, k, at=None: loss(w, truth, k=k, at=at) - 0.01,
+        None,
         ["simploss"],
     ),
     "g with the angle's sign changed": (
@@ -117,124 +139,143 @@ MUTANTS = {
             * (network.angle(v, w).sin() + (math.pi + network.angle(v, w)) * network.angle(v, w).cos())
             / (2 * math.pi)
         ),
+        None,
         ["lemma-1"],
     ),
     "a curvature too small": (
         problems,
         "curvature",
         lambda k: 0.9 * network.coefficients(k)[0] / torch.as_tensor(k, dtype=torch.float64) ** 2,
+        None,
         ["descent-step"],
     ),
     "a curvature too small in the sweep": (
         sweeps,
         "curvature",
         lambda k: 0.9 * curvature(k),
+        "l1",
         ["quadratic-bound", "descent-amount"],
     ),
     "a floor of the norm that is too high": (
         sweeps,
         "norm_floor",
         lambda *, k, beta: torch.ones_like(beta),
+        "l1",
         ["norm-grows-inside"],
     ),
     "the same for all limits and steps": (
         iterates,
         "norm_floor",
         lambda *, k, beta: torch.ones_like(beta),
+        None,
         ["closed-strip", "lipschitz-iterates"],
     ),
     "a free norm that is too long": (
         corollaries,
         "_free_norm",
         lambda part: 1.3 * free_norm(part),
+        None,
         ["corollary-1.1-cap"],
     ),
     "a bound on beta too large in the sweep": (
         sweeps,
         "beta_bound",
         lambda *, k, delta: 20 * bound_on_beta(k=k, delta=delta),
+        "l1",
         ["cone", "limit-gradient", "monotone-angle"],
     ),
     "a threshold too large to keep u": (
         limit,
         "threshold_limit",
         lambda **at: 1.5 * threshold_limit(**at),
+        None,
         ["not-all-small"],
     ),
     "the same for the other penalties": (
         limit,
         "threshold_limit",
         lambda **at: 2 * threshold_limit(**at),
+        None,
         ["corollary-1.2"],
     ),
-    "a cap of no size": (claims, "_cap", lambda d, delta: 0.0, ["high-probability"]),
+    "a cap of no size": (claims, "_cap", lambda d, delta: 0.0, None, ["high-probability"]),
     "an l1 that expands": (
         rvsm.L1,
         "prox",
         lambda self, w, step: 1.3 * l1_prox(self, w, step),
+        "l1",
         ["shrinkage", "thresholding"],
     ),
     "l0's threshold without its 2": (
         rvsm.L0,
         "threshold",
         lambda self, step: math.sqrt(self.lam * step),
+        "l0",
         ["thresholding", "theorem-i", "moreau"],
     ),
     "Tl1's threshold in one regime": (
         rvsm.TransformedL1,
         "threshold",
         lambda self, step: self.lam * step * (self.a + 1) / self.a,
+        None,
         ["thresholding"],
     ),
     "l1 with hard thresholding": (
         rvsm.L1,
         "prox",
         lambda self, w, step: rvsm.L0(lam=self.lam).with_threshold(self.threshold(step), step).prox(w, step),
+        "l1",
         ["thresholding", "moreau", "theorem-i"],
     ),
     "the printed order for the proof's": (
         simulation,
         "RVSM",
         lambda *args, order, **more: RVSM(*args, order="printed", **more),
+        None,
         ["moreau", "corollary-1.2-printed"],
     ),
     "the proof's order for the printed": (
         simulation,
         "RVSM",
         lambda *args, order, **more: RVSM(*args, order="proof", **more),
+        None,
         ["descent-printed-l0", "corollary-1.2-printed"],
     ),
     "a pull of half the strength": (
         Layer,
         "pull",
         lambda self, lr: lr * self.beta / 2,
+        None,
         ["moreau", "beta-bound"],
     ),
     "a pull of three times the strength": (
         Layer,
         "pull",
         lambda self, lr: 3 * lr * self.beta,
+        "l1",
         ["theorem-iii-error", "parallel-limit"],
     ),
 }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_wrong_formula_is_caught(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, wrong, broken = MUTANTS[mutant]
+def test_a_wrong_formula_is_caught(mutant: str, unmutated: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, fresh, broken = MUTANTS[mutant]
+    assert unmutated.proof
+    assert unmutated.long_starts
     monkeypatch.setattr(owner, name, wrong)
     # These runs are evidence that no verdict uses; with a mutant they may never come to rest.
     monkeypatch.setattr(theorem, "error_exponents", lambda name, *, quick: torch.ones(1))
-    sweep = tiny()
+    sweep = mutated(unmutated, fresh)
     for key in broken:
         assert differences(run([key], sweep=sweep)), f"{key} does not see: {mutant}"
 
 
-def test_without_a_mutant_the_tiny_sweep_gives_the_expected_verdicts() -> None:
+def test_without_a_mutant_the_tiny_sweep_gives_the_expected_verdicts(unmutated: Sweep) -> None:
     swept = ["corollary-1.1-identity", "theorem-i", "quadratic-bound", "descent-amount", "norm-grows-inside", "cone"]
     swept += ["limit-gradient", "monotone-angle", "not-all-small", "corollary-1.2", "shrinkage"]
     swept += ["closed-strip", "lipschitz-iterates", "corollary-1.1-cap", "theorem-iii-error", "parallel-limit"]
-    assert differences(run(swept, sweep=tiny())) == []
+    assert differences(run(swept, sweep=unmutated)) == []
 
 
 def test_twice_the_bound_on_beta_is_not_any_multiple(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What only the laboratory has: the homotopy with a given λ and β, a penalty with a memory, ADMM's exact step in w.
 
-The exact step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z only through p = βu − z. For w = re with a
-unit vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where
+The exact step, argmin_w f(w) + ⟨z, w − u⟩ + (β/2)‖w − u‖², depends on u and z only through p = βu − z. For w = re with
+a unit vector e, the objective is (L⁺ + β)r²/2 − r·s(e) + const, where
 s(e) = ⟨p, e⟩ + (W/k²)[(k/π)(sinθ + (π−θ)cosθ) + B]. So e maximises s, and r = max(s, 0)/(L⁺ + β). The best e lies
 between w* and p, in their plane; only its angle is unknown.
 """

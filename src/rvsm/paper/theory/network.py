@@ -227,13 +227,12 @@ class Population:
             value, slope = loss(w, self.truth, k=self.k, at=at), gradient(w, self.truth, k=self.k, at=at)
             return Evaluation(value, slope, at.theta, at.norm)
         some = zero.unsqueeze(-1)
-        rest = self.evaluate(torch.where(some, self.truth, w))
-        return Evaluation(
-            value=torch.where(zero, loss(w, self.truth, k=self.k), rest.value),
-            gradient=torch.where(some, 0.0, rest.gradient),
-            theta=torch.where(zero, torch.nan, rest.theta),
-            norm=torch.where(zero, 0.0, rest.norm),
-        )
+        filled = torch.where(some, self.truth, w)  # any direction will do, since ‖w‖ = 0 multiplies it
+        at = self._surroundings.at(filled)
+        norm = torch.where(zero, 0.0, at.norm)
+        slope = torch.where(some, 0.0, gradient(filled, self.truth, k=self.k, at=at))
+        value = loss(w, self.truth, k=self.k, at=at._replace(norm=norm))
+        return Evaluation(value, slope, torch.where(zero, torch.nan, at.theta), norm)
 
 
 def _between(e1: Tensor, e2: Tensor) -> Tensor:

@@ -189,7 +189,10 @@ def _assemble(
         parameter.grad = slope[rows]
         named.append((f"w{i}", parameter))
         groups.append({"params": [parameter], "lr": setting.eta})
-        overrides[f"w{i}"] = {"penalty": Remembering(setting.penalty), "beta" if method == "rvsm" else "rho": setting.beta}
+        overrides[f"w{i}"] = {
+            "penalty": Remembering(setting.penalty),
+            "beta" if method == "rvsm" else "rho": setting.beta,
+        }
     optimizer = SGD(groups, lr=1.0, foreach=False)
     first = settings[0]
     sparsifier: Method

@@ -15,7 +15,7 @@ from rvsm.paper.theory.problems import PENALTIES
 
 def beta_and_start(quick: bool = False) -> Figure:
     """Draw a map of the limit's angle over β and the starting angle."""
-    study = angle_map(multiples=8, margins=7, seeds=4) if quick else angle_map()
+    study = angle_map(multiples=6, margins=5, seeds=4) if quick else angle_map()
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()

@@ -87,15 +87,15 @@ def two_paths(quick: bool = False) -> Figure:
         ("ℓ0, β = L⁺ = 0.489", L0(lam=0.18 * high), high),
         ("ℓ0, β = 0.066: a cycle", L0(lam=0.18 * _WEAK), _WEAK),
     ]
-    paths: list[dict[GradientPoint, Trajectory]] = []
-    for _, penalty, beta in panels:
-        setting = Setting(penalty, k=_K, beta=beta, eta=1 / (beta + high))
-        courses: tuple[GradientPoint, ...] = ("w", "u")
-        paths.append({at: simulate(setting, truth, start, steps=400, gradient=at) for at in courses})
+    settings = [Setting(penalty, k=_K, beta=beta, eta=1 / (beta + high)) for _, penalty, beta in panels]
+    courses: tuple[GradientPoint, ...] = ("w", "u")
+    paths = {at: simulate(settings, truth, start, steps=400, gradient=at) for at in courses}
+    critical = [_critical_points(penalty, truth) for _, penalty, _ in panels]
     x, y, points = _grid(-0.7, 1.35, 150)
 
     def draw(canvas: Canvas) -> None:
-        for axes, (title, penalty, beta), path in zip(canvas.subplots(1, 3), panels, paths, strict=True):
+        for panel, axes in enumerate(canvas.subplots(1, 3)):
+            title, penalty, beta = panels[panel]
             added = penalty.lam * points.abs().sum(dim=-1) if isinstance(penalty, L1) else 0.0
             height = (loss(points, truth, k=_K) + added).view(x.shape)
             axes.contour(x.numpy(), y.numpy(), height.numpy(), 14, colors="#9aa3ad", linewidths=0.5, alpha=0.7)
@@ -103,11 +103,11 @@ def two_paths(quick: bool = False) -> Figure:
             for stripe in (axes.axvspan, axes.axhspan):
                 stripe(-t, t, color=PALETTE[5], alpha=0.07, linewidth=0)
             for i, at in enumerate(courses):
-                _draw_path(axes, path[at], PALETTE[i], "RVSM (α = 1)" if at == "w" else "gradient at u (α = 0)")
+                label = "RVSM (α = 1)" if at == "w" else "gradient at u (α = 0)"
+                _draw_path(axes, paths[at], panel, PALETTE[i], label)
             axes.plot(*truth, "*", color=PALETTE[3], markersize=13, label="w*")
             hollow = {"markersize": 8, "markerfacecolor": "none", "markeredgewidth": 1.6, "linestyle": "none"}
-            critical = _critical_points(penalty, truth)
-            axes.plot(*critical.T, "D", color=PALETTE[4], label="critical points of f + λP", **hollow)
+            axes.plot(*critical[panel].T, "D", color=PALETTE[4], label="critical points of f + λP", **hollow)
             axes.set(title=title, xlabel="first weight", xlim=(-0.7, 1.35), ylim=(-0.7, 1.35), aspect="equal")
         canvas.axes[0].set_ylabel("second weight")
         handles, labels = canvas.axes[0].get_legend_handles_labels()
@@ -133,8 +133,8 @@ def _grid(low: float, high: float, count: int) -> tuple[Tensor, Tensor, Tensor]:
     return x, y, torch.stack([x, y], dim=-1).reshape(-1, 2)
 
 
-def _draw_path(axes: Axes, path: Trajectory, colour: str, label: str) -> None:
-    w, u = path.w[:, 0, 0], path.u[:, 0, 0]
+def _draw_path(axes: Axes, path: Trajectory, setting: int, colour: str, label: str) -> None:
+    w, u = path.w[:, setting, 0], path.u[:, setting, 0]
     axes.plot(*w.T, "-", color=colour, linewidth=1.3, label=f"{label}: w")
     axes.plot(*u.T, ".", color=colour, markersize=4, alpha=0.8, label=f"{label}: u")
     axes.plot(*u[-2:].T, "o", color=colour, markersize=13, markerfacecolor="none", markeredgewidth=1.6)
