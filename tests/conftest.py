@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -11,6 +12,12 @@ from filelock import FileLock
 torch.set_num_threads(1)
 
 collect_ignore = ["splitting/sharded.py"]  # it has no doctests, and importing it imports FSDP
+
+
+def pytest_collection_finish() -> None:
+    """Exempt modules and collected tests from garbage collection, which would walk through all of them every time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
