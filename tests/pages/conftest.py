@@ -27,17 +27,31 @@ _PROBE = """addEventListener('load', () => {
   const tip = document.querySelector('.tip');
   const seen = [...document.querySelectorAll('figure')].map(f => [...f.querySelectorAll('.plot > div')].filter(
     part => part.querySelector('svg') && part.getBoundingClientRect().height > 50));
-  parent.postMessage(JSON.stringify({
+  parent.postMessage([%d, {
     width: innerWidth, needed: document.documentElement.scrollWidth,
     dark: getComputedStyle(document.body).backgroundColor === 'rgb(21, 27, 35)',
     visible: seen.map(parts => parts.length === 1),
     narrow: seen.map(parts => parts.some(part => part.className === 'narrow')),
     tip: tip && !tip.hidden ? tip.innerText : '',
     off: [...document.querySelectorAll('.off')].map(part => part.tagName.toLowerCase() + part.dataset.run),
-  }), '*') })"""
-_FRAME = """<!doctype html><title></title><link rel="icon" href="data:,">
-<script>addEventListener('message', e => document.title = e.data)</script>
-<iframe src="probe.html" style="border: 0; width: {width}px; height: 900px"></iframe>"""
+  }], '*') })"""
+# One browser shows all views, each in a frame, because starting it takes longer than showing a page.
+_FRAMES = """<!doctype html><title></title><link rel="icon" href="data:,">
+<script>
+const seen = {};
+addEventListener('message', e => { seen[e.data[0]] = e.data[1]; document.title = JSON.stringify(seen); })
+</script>
+"""
+_FRAME = '<iframe src="probe{i}.html" style="border: 0; position: absolute; width: {width}px; height: 900px"></iframe>'
+
+
+@dataclass(frozen=True)
+class View:
+    """A page in a window of a width, since Chromium's own windows are at least 500 pixels wide, after some acts."""
+
+    page: Path
+    width: int
+    act: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,34 +80,40 @@ class Seen:
     console: str
 
 
-@pytest.fixture
-def look(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Seen]:
-    """Open a page in a frame of a width, since Chromium's own windows are at least 500 pixels wide, and act in it."""
+@pytest.fixture(scope="session")
+def look(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Seen]]:
+    """Return what opens views in a browser."""
     if CHROMIUM is None:
         pytest.skip("no Chromium here; Debian's package chromium provides one")
 
-    def open_page(page: Path, *, width: int, dark: bool = False, act: str = "") -> Seen:
+    def open_views(*views: View, dark: bool = False) -> list[Seen]:
         folder = tmp_path_factory.mktemp("browser")
-        html = page.read_text(encoding="utf-8")
-        assert "</body>" in html
-        probe = _PROBE % act
-        digest = b64encode(sha256(probe.encode()).digest()).decode()
-        html = html.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)  # the rest of the policy holds
-        html = html.replace("</body>", f"<script>{probe}</script></body>")
-        (folder / "probe.html").write_text(html, encoding="utf-8")
-        (folder / "frame.html").write_text(_FRAME.format(width=width), encoding="utf-8")
+        frames = _FRAMES
+        for i, view in enumerate(views):
+            html = view.page.read_text(encoding="utf-8")
+            assert "</body>" in html
+            probe = _PROBE % (view.act, i)
+            digest = b64encode(sha256(probe.encode()).digest()).decode()
+            html = html.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)  # the rest of the policy holds
+            html = html.replace("</body>", f"<script>{probe}</script></body>")
+            (folder / f"probe{i}.html").write_text(html, encoding="utf-8")
+            frames += _FRAME.format(i=i, width=view.width)
+        (folder / "frames.html").write_text(frames, encoding="utf-8")
         scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         profile = f"--user-data-dir={folder / 'profile'}"
         done = subprocess.run(
-            [str(CHROMIUM), *FLAGS.split(), scheme, profile, (folder / "frame.html").as_uri()],
+            [str(CHROMIUM), *FLAGS.split(), scheme, profile, (folder / "frames.html").as_uri()],
             capture_output=True,
             text=True,
             timeout=120,
             check=True,
         )
         title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
-        assert title, f"the page did not load: {done.stdout[:300]} {done.stderr[-1000:]}"
-        console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
-        return Seen(**json.loads(unescape(title[1])), console=console)
+        found = json.loads(unescape(title[1])) if title else {}
+        assert len(found) == len(views), f"a page did not load: {done.stdout[:300]} {done.stderr[-1000:]}"
+        said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+        named = [[line for line in said if f"/probe{i}.html" in line] for i in range(len(views))]
+        assert sum(map(len, named)) == len(said), said
+        return [Seen(**found[str(i)], console="\n".join(lines)) for i, lines in enumerate(named)]
 
-    return open_page
+    return open_views

@@ -2,10 +2,14 @@
 
 import json
 import re
+import runpy
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -15,6 +19,8 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Card, Cell, Details, Figure, Key, Page, Section
 from rvsm.pages.keys import gid
 from rvsm.pages.page import write
+
+View = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["View"]
 
 HOSTILE = "</script><script>alert(1)</script><!--<script>"
 KEYS = (Key("first <b>", "C6", "--", "o", run=0), Key(HOSTILE, "C1", run=1), Key("area", "C1", filled=True))
@@ -31,6 +37,7 @@ def figure(name: str = "line", phone: tuple[float, float] | None = None) -> Figu
     return Figure(name, "A falling <line>.", draw, phone=phone, keys=KEYS)
 
 
+@cache
 def page() -> Page:
     card = Card("A & B", "fails", "bad", [("claim", "1 < 2")], anchor="a-b")
     rows = [(Cell("x<y", tone="good", anchor="a-b"),), (Cell("first <b>", key=KEYS[0]),)]
@@ -42,13 +49,18 @@ def page() -> Page:
     return Page("Title <b>" + "t" * 200, "Lead.", [table, second], footer="f & g")
 
 
+@cache
+def html_of_page() -> str:
+    return page().html()
+
+
 def scripts(html: str) -> list[str]:
     """Return the scripts that a browser runs: not the data."""
     return re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
 
 
 def test_text_is_escaped_and_nothing_comes_from_outside() -> None:
-    html = page().html()
+    html = html_of_page()
     assert "alert(1)" not in "".join(scripts(html))
     assert "&lt;script&gt;alert(1)" in html
     assert "<script>alert" not in html
@@ -63,7 +75,7 @@ def test_text_is_escaped_and_nothing_comes_from_outside() -> None:
 
 
 def test_the_policy_allows_the_one_script_of_the_page_and_no_network() -> None:
-    html = page().html()
+    html = html_of_page()
     (script,) = scripts(html)
     digest = b64encode(sha256(script.encode()).digest()).decode()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
@@ -93,7 +105,7 @@ def test_a_drawing_follows_the_page_and_knows_its_numbers() -> None:
 
 
 def test_no_two_parts_of_a_page_have_the_same_name() -> None:
-    html = page().html()
+    html = html_of_page()
     names = re.findall(r'\bid="([^"]*)"', html)
     assert len(names) == len(set(names))
     links = [*re.findall(r"url\(#([^)]*)\)", html), *re.findall(r'href="#([^"]*)"', html)]
@@ -101,7 +113,7 @@ def test_no_two_parts_of_a_page_have_the_same_name() -> None:
 
 
 def test_links_lead_to_places_in_the_page() -> None:
-    html = page().html()
+    html = html_of_page()
     for target in re.findall(r'href="#([^"]+)"', html):
         assert f'id="{target}"' in html
 
@@ -122,65 +134,80 @@ def test_a_file_has_the_legend_drawn_and_the_page_has_it_in_words(tmp_path: Path
     assert width == 7 * 150
     assert height > 4.2 * 150, "room for the legend"
     assert "first" not in figure().drawings()["wide"].svg
-    assert '<span class="key" data-run="0">' in page().html()
-    assert "first &lt;b&gt;</span>" in page().html()
-
-
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (360, True)], ids=["desktop", "phone"])
-def test_a_browser_shows_the_page_without_an_error(
-    tmp_path: Path, width: int, *, dark: bool, look: Callable[..., Any]
-) -> None:
-    write(page(), tmp_path / "page.html")
-    seen = look(tmp_path / "page.html", width=width, dark=dark)
-    assert seen.console == ""
-    assert seen.dark == dark
-    assert seen.needed <= seen.width == width
-    assert seen.visible == [True, True]
-    assert seen.narrow == [False, width == 360], "only one of the pictures has a version for phones"
+    assert '<span class="key" data-run="0">' in html_of_page()
+    assert "first &lt;b&gt;</span>" in html_of_page()
 
 
 POINT = """const plot = document.querySelector('#line svg'), box = plot.getBoundingClientRect();
     plot.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width * %s, clientY: box.top + 99}))"""
 KEY = "document.querySelector('#line svg').dispatchEvent(new KeyboardEvent('keydown', {key: '%s'}))"
+CLICK = "document.querySelector('td .key').click()"
+FAILING = "<body><script>fail()</script><figure></figure><p style='width: 2000px'>wide</p></body>"
+ACTS = {
+    "desktop": "",
+    "middle": POINT % 0.5,
+    "end": POINT % 0.97,
+    "keyboard": ";".join(KEY % key for key in ("ArrowLeft", "ArrowLeft")),
+    "escape": f"{POINT % 0.5}; {KEY % 'Escape'}",
+    "off": f"{CLICK}; {POINT % 0.5}",
+    "off and on": f"{CLICK}; {CLICK}",
+}
+
+
+@pytest.fixture(scope="module")
+def seen(once: Callable[[str, Callable[[Path], object]], Path], look: Callable[..., Any]) -> dict[str, SimpleNamespace]:
+    """Return what a browser shows after each of the acts, on a phone, and of a page that fails."""
+
+    def fill(folder: Path) -> None:
+        write(page(), folder / "page.html")
+        (folder / "failing.html").write_text(FAILING)
+        views = {name: View(folder / "page.html", 1200, act) for name, act in ACTS.items()}
+        views["failing"] = View(folder / "failing.html", 360)
+        found = dict(zip(views, look(*views.values()), strict=True))
+        (found["phone"],) = look(View(folder / "page.html", 360), dark=True)
+        (folder / "seen.json").write_text(json.dumps({name: asdict(one) for name, one in found.items()}))
+
+    kept = json.loads((once("pages-seen", fill) / "seen.json").read_text())
+    return {name: SimpleNamespace(**one) for name, one in kept.items()}
+
+
+@pytest.mark.parametrize("where", ["desktop", "phone"])
+def test_a_browser_shows_the_page_without_an_error(where: str, seen: dict[str, SimpleNamespace]) -> None:
+    found, phone = seen[where], where == "phone"
+    assert found.console == ""
+    assert found.dark == phone
+    assert found.needed <= found.width == (360 if phone else 1200)
+    assert found.visible == [True, True]
+    assert found.narrow == [False, phone], "only one of the pictures has a version for phones"
 
 
 @pytest.mark.parametrize(
     ("act", "tip"),
     [
-        (POINT % 0.5, ["epoch 1", "3", "0"]),
-        (POINT % 0.97, ["epoch 2", "1.5", "1"]),
-        (";".join(KEY % key for key in ("ArrowLeft", "ArrowLeft")), ["epoch 1", "3", "0"]),
-        (f"{POINT % 0.5}; {KEY % 'Escape'}", []),
+        ("middle", ["epoch 1", "3", "0"]),
+        ("end", ["epoch 2", "1.5", "1"]),
+        ("keyboard", ["epoch 1", "3", "0"]),
+        ("escape", []),
     ],
-    ids=["middle", "end", "keyboard", "escape"],
 )
-def test_pointing_at_a_plot_shows_its_numbers(
-    tmp_path: Path, act: str, tip: list[str], look: Callable[..., Any]
-) -> None:
-    write(page(), tmp_path / "page.html")
-    seen = look(tmp_path / "page.html", width=1200, act=act)
-    assert seen.console == ""
-    lines = seen.tip.splitlines()
+def test_pointing_at_a_plot_shows_its_numbers(act: str, tip: list[str], seen: dict[str, SimpleNamespace]) -> None:
+    assert seen[act].console == ""
+    lines = seen[act].tip.splitlines()
     assert [line.rpartition(", ")[2] for line in lines if line not in ("数", HOSTILE)] == tip
     assert (HOSTILE in lines) == bool(tip), "as it is, and not as HTML"
 
 
-def test_a_run_is_switched_off_everywhere(tmp_path: Path, look: Callable[..., Any]) -> None:
-    write(page(), tmp_path / "page.html")
-    click = "document.querySelector('td .key').click()"
-    seen = look(tmp_path / "page.html", width=1200, act=f"{click}; {POINT % 0.5}")
-    assert seen.console == ""
-    assert set(seen.off) == {"tr0", "span0", "g0"}
-    assert seen.off.count("g0") == 3, "in every picture"
-    assert "数" not in seen.tip
-    assert look(tmp_path / "page.html", width=1200, act=f"{click}; {click}").off == []
+def test_a_run_is_switched_off_everywhere(seen: dict[str, SimpleNamespace]) -> None:
+    off = seen["off"]
+    assert off.console == ""
+    assert set(off.off) == {"tr0", "span0", "g0"}
+    assert off.off.count("g0") == 3, "in every picture"
+    assert "数" not in off.tip
+    assert seen["off and on"].off == []
 
 
-def test_a_browser_that_sees_an_error_says_so(tmp_path: Path, look: Callable[..., Any]) -> None:
-    (tmp_path / "page.html").write_text(
-        "<body><script>fail()</script><figure></figure><p style='width: 2000px'>wide</p></body>"
-    )
-    seen = look(tmp_path / "page.html", width=360)
-    assert "fail is not defined" in seen.console
-    assert seen.needed > seen.width
-    assert seen.visible == [False]
+def test_a_browser_that_sees_an_error_says_so(seen: dict[str, SimpleNamespace]) -> None:
+    failing = seen["failing"]
+    assert "fail is not defined" in failing.console
+    assert failing.needed > failing.width
+    assert failing.visible == [False]
