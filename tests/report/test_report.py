@@ -3,12 +3,18 @@
 import json
 import re
 import runpy
+import shutil
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
+from rvsm.pages import Page
+from rvsm.pages.page import write
 from rvsm.records import Run
 from rvsm.report import report
 from rvsm.report.configurations import configurations
@@ -17,19 +23,65 @@ from rvsm.report.pictures import PICTURES, channels
 from rvsm.report.table import as_json
 
 timed = runpy.run_path(str(Path(__file__).with_name("made.py")))["timed"]
+View = runpy.run_path(str(Path(__file__).parents[1] / "pages" / "conftest.py"))["View"]
 
 ALL = ["dense", "l0", "l0-80", "l0-80-s1", "admm"]
 
 
+Once = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="module")
-def comparison(trained: dict[str, Path], once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def comparison(trained: dict[str, Path], once: Once) -> Path:
     runs = [Run(trained[name]) for name in ALL]
     return once("comparison", lambda folder: report(runs, folder)) / "report.html"
 
 
-def shown(runs: list[Run]) -> str:
+@pytest.fixture(scope="module")
+def dense(trained: dict[str, Path], once: Once) -> Path:
+    """Return the report of a run in a folder that has pictures of an earlier report."""
+
+    def fill(folder: Path) -> None:
+        (folder / "pictures").mkdir()
+        for name in ("lagrangian.png", "lagrangian.pdf", "mine.png"):
+            (folder / "pictures" / name).touch()
+        report([Run(trained["dense"])], folder)
+
+    return once("report-of-dense", fill) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def l0(trained: dict[str, Path], once: Once) -> Path:
+    """Return the page of a run."""
+    return once("page-of-l0", lambda at: write(page_of([Run(trained["l0"])]), at / "report.html")) / "report.html"
+
+
+@pytest.fixture(scope="module")
+def seen(
+    trained: dict[str, Path], comparison: Path, once: Once, look: Callable[..., Any]
+) -> dict[str, SimpleNamespace]:
+    """Return what a browser shows of the comparison, and on a phone of a run with a long name."""
+
+    def fill(folder: Path) -> None:
+        run = Run(shutil.copytree(trained["l0-80"], folder / "run"))
+        rename(run, "n" * 400 + "<b>")
+        write(page_of([run]), folder / "long.html")
+        found = {}
+        (found["desktop"],) = look(View(comparison, 1280))
+        found["phone"], found["long name"] = look(View(comparison, 360), View(folder / "long.html", 360), dark=True)
+        (folder / "seen.json").write_text(json.dumps({name: asdict(one) for name, one in found.items()}))
+
+    kept = json.loads((once("report-seen", fill) / "seen.json").read_text())
+    return {name: SimpleNamespace(**one) for name, one in kept.items()}
+
+
+def page_of(runs: list[Run]) -> Page:
     """Return the page alone: the files of its pictures take longer than all the rest."""
-    return page(*configurations(runs)).html()
+    return page(*configurations(runs))
+
+
+def shown(runs: list[Run]) -> str:
+    return page_of(runs).html()
 
 
 def pictures(html: str) -> list[str]:
@@ -80,13 +132,25 @@ def test_the_lead_follows_from_the_numbers(comparison: Path) -> None:
     ],
 )
 def test_one_run(trained: dict[str, Path], kind: str, has: set[str], lacks: set[str]) -> None:
-    html = shown([Run(trained[kind])])
-    assert has <= set(pictures(html))
-    assert not lacks & set(pictures(html))
-    assert is_self_contained(html)
-    assert f"<h1>{kind}</h1>" in html
-    assert ("Accuracy on the training images" in html) == (kind == "unvalidated")
-    assert ("The shading shows the phases" in html) == (kind in ("l0-80", "unvalidated"))
+    told = page_of([Run(trained[kind])])
+    figures = {figure.name: figure.caption for section in told.sections for figure in section.figures}
+    assert has <= set(figures)
+    assert not lacks & set(figures)
+    assert told.title == kind
+    captions = " ".join(figures.values())
+    assert ("Accuracy on the training images" in captions) == (kind == "unvalidated")
+    assert ("The shading shows the phases" in captions) == (kind in ("l0-80", "unvalidated"))
+
+
+def test_the_page_of_one_run(trained: dict[str, Path], dense: Path, l0: Path) -> None:
+    """Drawn without a penalty, with one, and with a target and no validation images."""
+    pages = {"dense": dense.read_text(encoding="utf-8"), "l0": l0.read_text(encoding="utf-8")}
+    for kind, html in {**pages, "unvalidated": shown([Run(trained["unvalidated"])])}.items():
+        told = page_of([Run(trained[kind])])
+        assert pictures(html) == [figure.name for section in told.sections for figure in section.figures]
+        assert all(str(escape(figure.caption)) in html for section in told.sections for figure in section.figures)
+        assert is_self_contained(html)
+        assert f"<h1>{kind}</h1>" in html
 
 
 def test_an_unfinished_run_shows_what_there_is(copy: Callable[..., Run], tmp_path: Path) -> None:
@@ -94,26 +158,25 @@ def test_an_unfinished_run_shows_what_there_is(copy: Callable[..., Run], tmp_pat
     (run.folder / "result.json").unlink()
     lines = (run.folder / "metrics.jsonl").read_text().splitlines()
     (run.folder / "metrics.jsonl").write_text("\n".join(lines[:2]) + "\n" + lines[2][:50])
-    html = report([run], tmp_path / "out").read_text(encoding="utf-8")
+    html = shown([run])
     assert "The run is not finished: 2 of 4 epochs are done; so far w classifies" in html
     assert "Note: copy: 1 line of metrics.jsonl is left out: cannot be read." in html
     assert {"accuracy-by-epoch", "loss-and-learning-rate", "sparsity-and-gap", "weights-histogram"} == set(
         pictures(html)
     )
     (run.folder / "metrics.jsonl").unlink()
+    (tmp_path / "out" / "pictures").mkdir(parents=True)
+    for name in pictures(html):
+        (tmp_path / "out" / "pictures" / f"{name}.png").touch()
     html = report([run], tmp_path / "out").read_text(encoding="utf-8")
     assert "has no record yet" in html
     assert not pictures(html)
     assert not list((tmp_path / "out" / "pictures").iterdir()), "those of the earlier report no longer apply"
 
 
-def test_pictures_of_an_earlier_report_are_removed(trained: dict[str, Path], tmp_path: Path) -> None:
-    (tmp_path / "pictures").mkdir()
-    for name in ("lagrangian.png", "lagrangian.pdf", "mine.png"):
-        (tmp_path / "pictures" / name).touch()
-    written = report([Run(trained["dense"])], tmp_path)
-    left = {file.name for file in (tmp_path / "pictures").iterdir()}
-    drawn = {f"{name}.{ending}" for name in pictures(written.read_text(encoding="utf-8")) for ending in ("png", "pdf")}
+def test_pictures_of_an_earlier_report_are_removed(dense: Path) -> None:
+    left = {file.name for file in (dense.parent / "pictures").iterdir()}
+    drawn = {f"{name}.{ending}" for name in pictures(dense.read_text(encoding="utf-8")) for ending in ("png", "pdf")}
     assert left == drawn | {"mine.png"}, "what others put there stays"
     assert "lagrangian.png" not in left
 
@@ -157,7 +220,11 @@ def test_damaged_files_are_complained_about(copy: Callable[..., Run], tmp_path: 
 def test_odd_results(copy: Callable[..., Run], result: dict[str, Any]) -> None:
     run = copy("l0")
     (run.folder / "result.json").write_text(json.dumps(result))
-    assert "What was run" in shown([run])
+    whole = page_of([run])
+    assert "The course of training" in {section.title for section in whole.sections}
+    # Its pictures show the metrics, not the result.
+    rest = [section for section in whole.sections if section.title != "The course of training"]
+    assert "What was run" in replace(whole, sections=rest).html()
 
 
 @pytest.mark.parametrize(
@@ -213,14 +280,14 @@ def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run]) -> No
     assert len(json.loads(as_json(configurations(runs)[0]))) == 13
 
 
-@pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)], ids=["desktop", "phone"])
-def test_a_browser_shows_the_comparison(comparison: Path, width: int, *, dark: bool, look: Callable[..., Any]) -> None:
-    seen = look(comparison, width=width, dark=dark)
-    assert seen.console == ""
-    assert seen.dark == dark
-    assert seen.needed <= seen.width == width
-    assert seen.visible == [True] * 8
-    assert seen.narrow == [width == 360] * 8
+@pytest.mark.parametrize("where", ["desktop", "phone"])
+def test_a_browser_shows_the_comparison(where: str, seen: dict[str, SimpleNamespace]) -> None:
+    found, phone = seen[where], where == "phone"
+    assert found.console == ""
+    assert found.dark == phone
+    assert found.needed <= found.width == (360 if phone else 1280)
+    assert found.visible == [True] * 8
+    assert found.narrow == [phone] * 8
 
 
 def test_multiplications_reach_the_table(comparison: Path) -> None:
@@ -239,9 +306,9 @@ def cells(html: str, title: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr.*?</tr>", table[0])[1:]]
 
 
-def test_the_table_of_layers(trained: dict[str, Path], comparison: Path) -> None:
+def test_the_table_of_layers(trained: dict[str, Path], l0: Path, comparison: Path) -> None:
     run = Run(trained["l0"])
-    html = shown([run])
+    html = l0.read_text(encoding="utf-8")
     *layers, total = cells(html, "Where the zeros are")
     result = run.result()
     assert result is not None
@@ -273,15 +340,12 @@ def test_the_names_of_long_runs_are_whole(copy: Callable[..., Run]) -> None:
     assert "above, on a phone" not in html
 
 
-def test_a_browser_shows_a_run_with_a_long_name(
-    copy: Callable[..., Run], tmp_path: Path, look: Callable[..., Any]
-) -> None:
-    run = copy("l0-80")
-    rename(run, "n" * 400 + "<b>")
-    seen = look(report([run], tmp_path / "out"), width=360)
-    assert seen.console == ""
-    assert seen.needed <= seen.width
-    assert all(seen.visible)
+def test_a_browser_shows_a_run_with_a_long_name(seen: dict[str, SimpleNamespace]) -> None:
+    found = seen["long name"]
+    assert found.console == ""
+    assert found.needed <= found.width == 360
+    assert found.visible
+    assert all(found.visible)
 
 
 def told(run: Run, **result: Any) -> str:
