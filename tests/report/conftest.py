@@ -20,10 +20,10 @@ KINDS = {
     "dense": ["--method.name", "dense"],
     "l0": ["--method.beta", "1.0", "--penalty.name", "l0", "--penalty.lam", "1e-3"],
     "l0-80": ["--penalty.name", "l0", "--budget.sparsity", "0.8"],
-    "admm": ["--method.name", "admm", "--method.sparsity", "0.6", "--method.rho", "0.01", "--method.interval", "9"],
-    "unvalidated": ["--budget.sparsity", "0.5", "--training.validation", "0"],
+    "admm": ["--method.name", "admm", "--method.sparsity", "0.3", "--method.rho", "0.01", "--method.interval", "9"],
+    "unvalidated": ["--budget.sparsity", "0.3", "--training.validation", "0"],
 }
-COMMON = ["--model.width", "8", "--training.epochs", "4", "--training.batch", "128", "--training.threads", "1"]
+COMMON = ["--model.width", "8", "--training.epochs", "4", "--training.batch", "256", "--training.threads", "1"]
 
 
 @pytest.fixture(scope="session")

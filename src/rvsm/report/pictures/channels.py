@@ -7,7 +7,8 @@ from matplotlib.figure import Figure as Canvas
 from rvsm.pages import Figure
 from rvsm.records import Outcome
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, W_AND_U, leftmost, lowest, omitted, panels, sizes, title
+from rvsm.report.pictures import panels as plot
+from rvsm.report.pictures.panels import W_AND_U, leftmost, lowest, omitted, panels, sizes, title
 
 _ORDER = ("rvsm", "admm")  # the paper compares these two
 
@@ -20,7 +21,7 @@ def channels(found: Sequence[Configuration]) -> Figure | None:
         return None
     having = {c: o for c, o in outcomes.items() if layer in o.norms_w and layer in o.norms_u}
     ordered = sorted(having.items(), key=lambda one: [one[0].first.method != name for name in _ORDER])
-    shown = dict(ordered[:MOST])
+    shown = dict(ordered[: plot.MOST])
 
     def draw(canvas: Canvas) -> None:
         drawn = panels(canvas, len(shown))

@@ -6,7 +6,8 @@ from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Figure
 from rvsm.report.configurations import Configuration
-from rvsm.report.pictures.panels import MOST, colour, label, lowest, omitted, panels, sizes, title
+from rvsm.report.pictures import panels as plot
+from rvsm.report.pictures.panels import colour, label, lowest, omitted, panels, sizes, title
 
 _ROW = 0.19  # inches for a layer
 _MOST_LAYERS = 60
@@ -16,7 +17,7 @@ def layers(found: Sequence[Configuration]) -> Figure | None:
     """Draw the fraction of weights left in each layer, with a panel for each sparse configuration."""
     of = {c: c.densities for c in found}
     sparse = {c: table for c, table in of.items() if table and min(table.values()) < 1}
-    shown = dict(list((sparse or {c: table for c, table in of.items() if table}).items())[:MOST])
+    shown = dict(list((sparse or {c: table for c, table in of.items() if table}).items())[: plot.MOST])
     if not shown:
         return None
     names = list(dict.fromkeys(name for table in shown.values() for name in table))
