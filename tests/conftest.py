@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 from collections.abc import Callable
@@ -15,6 +16,12 @@ collect_ignore = [  # they have no doctests, and importing them imports FSDP, Li
     "integrations/lightning_parts.py",
     "integrations/transformers_parts.py",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from reading all that has been imported, which takes most of a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,12 @@
-"""The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes."""
+"""The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes.
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Sequence
+That real processes choose alike is checked in sharded.py.
+"""
+
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -362,71 +360,3 @@ def test_messages_do_not_grow_with_the_number_of_weights(layers: int) -> None:
 @pytest.mark.parametrize("layers", [8, 64, 256, 1000])
 def test_messages_stay_below_a_megabyte(layers: int) -> None:
     assert 0 < bytes_sent(layers, 20_000 if layers < 1000 else 17_000) < 1e6
-
-
-SCRIPT = """
-import json, sys
-import numpy as np
-import torch
-import torch.distributed as dist
-from datetime import timedelta
-from rvsm.splitting.magnitudes import Magnitudes, survey
-from rvsm.splitting.ranks import Ranks
-from rvsm.splitting.selection import candidates, cutoffs, removals, together
-
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group(
-    "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4, timeout=timedelta(seconds=30)
-)
-ranks = Ranks.of(dist.group.WORLD)
-assert ranks is Ranks.of(dist.group.WORLD) and (ranks.size, ranks.rank) == (4, rank)
-numbers = [torch.tensor([10**16 + r, 2**r]) for r in range(4)]
-assert ranks.sum_(numbers[rank].clone()).tolist() == sum(numbers).tolist()
-assert ranks.max_(numbers[rank].clone()).tolist() == numbers[3].tolist()
-assert ranks.before(numbers[rank]).tolist() == sum(numbers[:rank], torch.zeros(2, dtype=torch.int64)).tolist()
-assert (ranks.messages, ranks.sent) == ((4, 64), (4, 64), (3, 48), (2, 32))[rank]
-assert ranks.sum_(torch.tensor(0.5, dtype=torch.float64)) == 2
-
-layers = torch.load(f"{folder}/layers.pt")
-here = []
-for w, costs, cuts in layers:
-    costs = costs if len(costs) == 1 else costs.tensor_split(cuts)[rank]
-    here.append(Magnitudes([w.tensor_split(cuts)[rank]], costs=costs.numpy(), ranks=ranks))
-pool = candidates(survey(here), [5] * len(layers))
-counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
-masks = [r.mask(m.parts[0].abs()) for m, r in zip(here, removals([each.population for each in pool], counts))]
-json.dump([counts, cutoffs(pool, counts, at)], open(f"{folder}/{rank}.json", "w"))
-torch.save(masks, f"{folder}/{rank}.pt")
-dist.destroy_process_group()
-"""
-
-
-def test_four_real_processes_choose_what_one_chooses(tmp_path: Path) -> None:
-    shapes = [
-        (100_000, [30_000, 30_000, 70_000], False),
-        (3_000, [1_000, 1_200, 3_000], True),
-        (40_000, [1, 2, 20_000], False),
-    ]
-    layers = []
-    for n, cuts, unequal in shapes:
-        w = (torch.randn(n) * 8).round() / 8 if n < 100_000 else torch.randn(n)  # with and without ties
-        costs = torch.randint(1, 9, (n,)).double() if unequal else torch.ones(1, dtype=torch.float64)
-        layers.append((w, costs, cuts))
-    torch.save(layers, tmp_path / "layers.pt")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", SCRIPT, str(rank), str(tmp_path)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(4)
-    ]
-    assert [process.wait(100) for process in processes] == [0, 0, 0, 0]
-
-    here = [Magnitudes([w], costs=costs.numpy()) for w, costs, _ in layers]
-    pool = candidates(survey(here), [5] * len(layers))
-    counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
-    expected = [counts, cutoffs(pool, counts, at)]
-    assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)] == [expected] * 4
-    parts: Iterator[tuple[Tensor, ...]] = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(4)), strict=True)
-    for (w, _, _), masks, count in zip(layers, parts, counts, strict=True):
-        assert torch.equal(torch.cat(masks), smallest(w.abs(), count))
