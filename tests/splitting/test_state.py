@@ -2,7 +2,7 @@
 
 import gc
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -121,12 +121,10 @@ def test_a_finalized_state_keeps_its_zeros_when_loaded() -> None:
 
 
 @pytest.fixture
-def frozen() -> Iterator[None]:
-    """Hide the objects of everything before from the garbage collector: it would go through millions each time."""
+def frozen() -> None:
+    """Hide the objects of all tests before from the garbage collector."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def bytes_of_tensors() -> int:
