@@ -13,7 +13,7 @@ STEPS = [0.05, 1.0, 2.5, 12.0, 60.0]
 grid = pytest.mark.parametrize(("lam", "step"), [(lam, step) for lam in LAMBDAS for step in STEPS])
 
 
-def skglm():  # imported here, since with Numba and SciPy it takes seconds, which only those who run these tests need pay
+def skglm():  # imported here: with Numba and SciPy it takes seconds, which only who runs these tests must pay
     from skglm.utils import prox_funcs
 
     return prox_funcs

@@ -3,8 +3,9 @@
 That real processes choose alike is checked in sharded.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from threading import Barrier
@@ -40,18 +41,29 @@ ANY = st.floats(0, 100, width=32)
 MAGNITUDES = st.lists(TYING, min_size=1, max_size=12) | st.lists(ANY, min_size=1, max_size=40)
 
 
-@pytest.fixture(params=["whole", "sampled", "accelerator"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+READERS = ["whole", "sampled", "accelerator"]
+
+
+@contextmanager
+def read_by(reader: str) -> Iterator[None]:
     """Read small layers as a whole; by samples that are taken at their word; or with torch, as on a GPU."""
-    if request.param == "sampled":
-        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 4)))
-        monkeypatch.setattr(quantiles, "_ERRORS", 0.0)
-    if request.param == "accelerator":
-        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 2)))
-        monkeypatch.setattr(reading, "_array", lambda part: part.detach().flatten())
+    with pytest.MonkeyPatch.context() as patch:
+        if reader == "sampled":
+            patch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 4)))
+            patch.setattr(quantiles, "_ERRORS", 0.0)
+        if reader == "accelerator":
+            patch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 2)))
+            patch.setattr(reading, "_array", lambda part: part.detach().flatten())
+        yield
 
 
-by_each_reader = pytest.mark.usefixtures("reader")
+def on_each_by_all_readers(size: int, work: Callable[[Ranks], object]) -> list:
+    """Return what each thread returns, by each reader: an example that has been drawn serves all three."""
+    results = []
+    for reader in READERS:
+        with read_by(reader):
+            results.append(on_each(size, work))
+    return results
 
 
 @dataclass
@@ -187,7 +199,6 @@ def pools(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
 POOLS = st.composite(pools)()
 
 
-@by_each_reader
 @fixed
 @given(POOLS, st.data())
 def test_costs_and_counts_are_those_of_the_sorted_groups(pool: tuple[int, list[Drawn]], data: st.DataObject) -> None:
@@ -200,13 +211,13 @@ def test_costs_and_counts_are_those_of_the_sorted_groups(pool: tuple[int, list[D
         populations = survey([layer.on(rank) for layer in drawn])
         return counts_for(populations, aims), costs_of(populations, counts), [p.total for p in populations]
 
-    for found, costs, totals in on_each(ranks, work):
-        assert found == [layer.count_for(aim) for layer, aim in zip(sorts, aims, strict=True)]
-        assert costs == [layer.costs[count] for layer, count in zip(sorts, counts, strict=True)]
-        assert totals == [layer.costs[-1] for layer in sorts]
+    for results in on_each_by_all_readers(ranks, work):
+        for found, costs, totals in results:
+            assert found == [layer.count_for(aim) for layer, aim in zip(sorts, aims, strict=True)]
+            assert costs == [layer.costs[count] for layer, count in zip(sorts, counts, strict=True)]
+            assert totals == [layer.costs[-1] for layer in sorts]
 
 
-@by_each_reader
 @settings(fixed, max_examples=120)
 @given(POOLS, st.floats(0, 1), st.data())
 def test_a_common_threshold_is_that_of_the_sorted_groups(
@@ -225,16 +236,16 @@ def test_a_common_threshold_is_that_of_the_sorted_groups(
         common = [there if given is None else None for there, given in zip(at, own, strict=True)]
         return taken, at[0].point, cutoffs(found, some, common)
 
-    for taken, point, thresholds in on_each(ranks, work):
-        assert taken == counts
-        assert point == threshold
-        assert thresholds == [
-            layer.cutoff(count, threshold) if given is None else layer.cutoff(given, None)
-            for layer, count, given in zip(sorts, counts, own, strict=True)
-        ]
+    for results in on_each_by_all_readers(ranks, work):
+        for taken, point, thresholds in results:
+            assert taken == counts
+            assert point == threshold
+            assert thresholds == [
+                layer.cutoff(count, threshold) if given is None else layer.cutoff(given, None)
+                for layer, count, given in zip(sorts, counts, own, strict=True)
+            ]
 
 
-@by_each_reader
 @fixed
 @given(POOLS, st.data())
 def test_exactly_the_first_groups_of_a_stable_sort_go(pool: tuple[int, list[Drawn]], data: st.DataObject) -> None:
@@ -254,10 +265,10 @@ def test_exactly_the_first_groups_of_a_stable_sort_go(pool: tuple[int, list[Draw
             masks.append(removal.mask(ranked).tolist())
         return masks
 
-    found = on_each(ranks, work)
-    for i, layer in enumerate(drawn):
-        of_all = [masks[i] for masks in found]
-        assert ([*chain(*of_all)] if layer.cuts else of_all[0]) == expected[i]
+    for found in on_each_by_all_readers(ranks, work):
+        for i, layer in enumerate(drawn):
+            of_all = [masks[i] for masks in found]
+            assert ([*chain(*of_all)] if layer.cuts else of_all[0]) == expected[i]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
