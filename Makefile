@@ -13,8 +13,9 @@ demo: .venv/installed-train
 theory: .venv/installed-train
 	$(BIN)/rvsm theory
 
+# The tests start many processes: without bytecode on disk, each of them would compile the sources and the tests anew.
 test: .venv/installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def points() -> TensorDataset:
     """Return 64 points in 20 dimensions, in two classes."""
     x = torch.randn(64, 20, generator=torch.Generator().manual_seed(0))

@@ -1,5 +1,6 @@
 """Accelerate: the sparsifier works as it is."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-pytest.importorskip("accelerate", reason="the extra 'accelerate' is not installed")
-
-from accelerate import Accelerator
-
 import rvsm
 from networks import perceptron
+
+if find_spec("accelerate") is None:
+    pytest.skip("the extra 'accelerate' is not installed", allow_module_level=True)
 
 
 class Loop:
@@ -21,6 +21,8 @@ class Loop:
     def __init__(
         self, points: TensorDataset, *, sparsity: float = 0.9, width: int = 30, registered: bool = True
     ) -> None:
+        from accelerate import Accelerator
+
         torch.manual_seed(0)
         self.accelerator = Accelerator(cpu=True, mixed_precision="bf16", gradient_accumulation_steps=2)
         model = perceptron(20, width, 2)

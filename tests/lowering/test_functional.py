@@ -1,16 +1,10 @@
 """Operations in place become functional, one by one where nothing else reads what they change."""
 
-import inspect
-
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.export import ExportedProgram
 
 import rvsm
-from rvsm.lowering.capture import capture
-from rvsm.lowering.translate import TRANSLATIONS
-from rvsm.models import MODELS
 
 
 class Net(nn.Module):
@@ -47,38 +41,18 @@ def wider(y, x):
     return (y > 0).long().mul_(torch.ones(1, dtype=torch.long)).float() + y
 
 
-FUNCTIONS = [shared, twice, view, an_input, wider]
+NEED_DECOMPOSITIONS = [shared, twice, view, an_input, wider]
+FUNCTIONS = [*NEED_DECOMPOSITIONS]
 FUNCTIONS += [lambda y, x: y.relu_(), lambda y, x: y.add_(x).relu_(), lambda y, x: nn.functional.relu6(y.mul_(x), True)]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
-def test_the_result_is_that_of_the_model(function) -> None:
+def test_the_result_is_that_of_the_model(function, decompositions: list[object]) -> None:
     model = Net(function).eval()
     x = torch.randn(3, 3, 5, 5)
     expected = model(x.clone())
     torch.testing.assert_close(rvsm.compile(model, x[:1].clone())(x.clone()), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.fixture
-def undecomposed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise AssertionError("this graph needs no decompositions")
-
-    monkeypatch.setattr(ExportedProgram, "run_decompositions", refuse)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_our_networks_are_traced_once(name: str, undecomposed: None) -> None:
-    parameters = inspect.signature(MODELS[name]).parameters
-    size = parameters["size"].default if "size" in parameters else 32
-    image = torch.zeros(1, parameters["channels"].default, size, size)
-    assert capture(MODELS[name]().eval(), (image,), TRANSLATIONS).nodes
-
-
-@pytest.mark.parametrize("function", FUNCTIONS[:5], ids=lambda f: f.__name__)
-def test_these_need_decompositions(function, undecomposed: None) -> None:
-    with pytest.raises(AssertionError, match="needs no decompositions"):
-        capture(Net(function).eval(), (torch.zeros(1, 3, 5, 5),), TRANSLATIONS)
+    assert len(decompositions) == (function in NEED_DECOMPOSITIONS)
 
 
 def test_a_batch_norm_that_updates_its_statistics_is_refused() -> None:

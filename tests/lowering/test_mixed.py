@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +21,17 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.GroupNorm(1, 3), nn.Conv2d(3, 8, 3), nn.GroupNorm(2, 8), nn.ReLU()).eval()
 
 
-def test_later_changes_of_the_weights_do_not_matter() -> None:
+@cache
+def compiled() -> tuple[nn.Sequential, MixedProgram]:
+    """Return a network and its program, one for all tests: capturing it takes most of a second."""
     model = network()
     program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
     assert isinstance(program, MixedProgram)
+    return model, program
+
+
+def test_later_changes_of_the_weights_do_not_matter() -> None:
+    model, program = compiled()
     x = torch.randn(4, 3, 6, 6)
     first = program(x)
     for parameter in model.parameters():
@@ -49,8 +57,7 @@ class Pair(NamedTuple):
     ],
     ids=["dict", "nested", "named", "list"],
 )
-@pytest.mark.parametrize("taken_over", [False, True])
-def test_results_come_as_the_model_returns_them(pack, taken_over: bool) -> None:
+def test_results_come_as_the_model_returns_them(pack) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -63,18 +70,19 @@ def test_results_come_as_the_model_returns_them(pack, taken_over: bool) -> None:
     model = Model().eval()
     program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
     assert isinstance(program, MixedProgram)
-    program.guard = Guard(model, taken_over, taken_over)
     x = torch.randn(5, 3, 6, 6)
     with torch.no_grad():
         expected = model(x)
-    found = program(x)
-    assert type(found) is type(expected)
-    assert tree_structure(found) == tree_structure(expected)
-    for mine, theirs in zip(tree_leaves(found), tree_leaves(expected), strict=True):
-        torch.testing.assert_close(mine, theirs)
-    assert all(isinstance(leaf, np.ndarray) for leaf in tree_leaves(program(x.numpy())))
-    with pytest.raises(ValueError, match="cannot be saved, because it needs PyTorch for results in a "):
-        program.save("model.rvsm")
+    for taken_over in (False, True):
+        program.guard = Guard(model, taken_over, taken_over)
+        found = program(x)
+        assert type(found) is type(expected)
+        assert tree_structure(found) == tree_structure(expected)
+        for mine, theirs in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+            torch.testing.assert_close(mine, theirs)
+        assert all(isinstance(leaf, np.ndarray) for leaf in tree_leaves(program(x.numpy())))
+        with pytest.raises(ValueError, match="cannot be saved, because it needs PyTorch for results in a "):
+            program.save("model.rvsm")
 
 
 def test_a_result_that_is_no_tensor_is_refused() -> None:
@@ -88,7 +96,7 @@ def test_a_result_that_is_no_tensor_is_refused() -> None:
 
 @pytest.mark.parametrize("action", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused_with_the_reason(action) -> None:
-    program = compile(network(), torch.zeros(1, 3, 6, 6), threads=1)
+    _, program = compiled()
     with pytest.raises(
         TypeError, match=r"because parts of it run in PyTorch: aten\.group_norm .*; compile the network again"
     ):
@@ -96,8 +104,7 @@ def test_copies_are_refused_with_the_reason(action) -> None:
 
 
 def test_inputs_are_converted_as_a_program_does() -> None:
-    model = network()
-    program = compile(model, torch.zeros(1, 3, 6, 6), threads=1)
+    _, program = compiled()
     x = torch.randn(4, 3, 6, 6)
     expected = program(x)
     assert torch.equal(program(x.double()), expected)
@@ -183,7 +190,7 @@ def test_the_time_in_pytorch_is_explained() -> None:
         assert f"{table.images} {said.removeprefix('1 ')}: " in str(table)
         assert (table.images == 1) == (batch == 1)
         assert table.rows[0].seconds > 0
-    table = compile(network(), torch.zeros(1, 3, 6, 6), threads=1).explain()
+    table = compiled()[1].explain()
     assert [row.name for row in table.rows] == [
         "in PyTorch",
         "1",

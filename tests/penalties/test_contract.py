@@ -15,12 +15,13 @@ from rvsm.groups import Row
 from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, Grouped, LHalf, LogSum, Penalty, TransformedL1
 
 every_penalty = pytest.mark.parametrize("cls", PENALTIES.values(), ids=PENALTIES)
-every_dtype = pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+DTYPES = [torch.float64, torch.float32, torch.bfloat16]
+every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 thorough = settings(deadline=None, derandomize=True, max_examples=100)
 brief = settings(thorough, max_examples=30)
 
 
-# Half of the time of a brief test would go into building strategies anew for each example.
+# Drawing an example takes as long as checking it: one serves all dtypes, and no strategy is built anew for each.
 @cache
 def log_uniform(low, high):
     return st.floats(math.log(low), math.log(high)).map(math.exp)
@@ -97,22 +98,22 @@ def test_prox_beats_every_candidate(cls, data):
 
 
 @every_penalty
-@every_dtype
 @given(data=st.data())
 @brief
-def test_threshold_is_where_zero_ends(cls, dtype, data):
+def test_threshold_is_where_zero_ends(cls, data):
     penalty, step = data.draw(cases(cls))
     t = penalty.threshold(step)
     assert isinstance(t, float)
-    at = torch.tensor(t, dtype=dtype)
-    if at.double() > t:
-        at = at.nextafter(torch.zeros((), dtype=dtype))
-    below = at.nextafter(torch.zeros((), dtype=dtype))
-    # One unit above the threshold, what is left of a continuous penalty may round to zero.
-    above = torch.tensor(t * (1 + max(1e-9, 8 * torch.finfo(dtype).eps)), dtype=dtype)
-    assert penalty.prox(at, step) == 0
-    assert penalty.prox(below, step) == 0
-    assert penalty.prox(above, step) > 0
+    for dtype in DTYPES:
+        at = torch.tensor(t, dtype=dtype)
+        if at.double() > t:
+            at = at.nextafter(torch.zeros((), dtype=dtype))
+        below = at.nextafter(torch.zeros((), dtype=dtype))
+        # One unit above the threshold, what is left of a continuous penalty may round to zero.
+        above = torch.tensor(t * (1 + max(1e-9, 8 * torch.finfo(dtype).eps)), dtype=dtype)
+        assert penalty.prox(at, step) == 0
+        assert penalty.prox(below, step) == 0
+        assert penalty.prox(above, step) > 0
 
 
 @pytest.mark.parametrize(
@@ -143,17 +144,17 @@ def test_ties_give_zero(penalty, step, t, jump, dtype):
 
 
 @every_penalty
-@every_dtype
 @given(data=st.data())
 @brief
-def test_prox_is_odd_and_shrinks(cls, dtype, data):
+def test_prox_is_odd_and_shrinks(cls, data):
     penalty, step = data.draw(cases(cls))
-    w = weights(penalty, step).to(dtype)
-    u = penalty.prox(w, step)
-    assert torch.equal(penalty.prox(-w, step), -u)
-    ratio = u.double() / w.double()
-    assert ratio.min() >= 0
-    assert ratio.max() <= 1 + 4 * torch.finfo(dtype).eps
+    for dtype in DTYPES:
+        w = weights(penalty, step).to(dtype)
+        u = penalty.prox(w, step)
+        assert torch.equal(penalty.prox(-w, step), -u)
+        ratio = u.double() / w.double()
+        assert ratio.min() >= 0
+        assert ratio.max() <= 1 + 4 * torch.finfo(dtype).eps
 
 
 @every_penalty
@@ -167,20 +168,20 @@ def test_small_steps_do_nothing(cls, data):
 
 
 @every_penalty
-@every_dtype
 @given(data=st.data())
 @brief
-def test_extreme_weights_stay_finite(cls, dtype, data):
+def test_extreme_weights_stay_finite(cls, data):
     penalty, step = data.draw(cases(cls))
-    largest, smallest = torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
-    magnitudes = [0.0, smallest / 4, smallest, 1e-30, 1e-8, 1.0, 1e8, 1e30, 0.9 * largest]
-    w = torch.tensor([sign * m for m in magnitudes for sign in (1, -1)], dtype=dtype)
-    u = penalty.prox(w, step)
-    assert u.isfinite().all(), dict(zip(w.tolist(), u.tolist(), strict=True))
-    assert (u[w == 0] == 0).all()
-    torch.testing.assert_close(u[w.abs() >= 1e30], w[w.abs() >= 1e30])
-    w[3] = torch.nan
-    assert penalty.prox(w, step).isnan().tolist() == w.isnan().tolist()
+    for dtype in DTYPES:
+        largest, smallest = torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
+        magnitudes = [0.0, smallest / 4, smallest, 1e-30, 1e-8, 1.0, 1e8, 1e30, 0.9 * largest]
+        w = torch.tensor([sign * m for m in magnitudes for sign in (1, -1)], dtype=dtype)
+        u = penalty.prox(w, step)
+        assert u.isfinite().all(), dict(zip(w.tolist(), u.tolist(), strict=True))
+        assert (u[w == 0] == 0).all()
+        torch.testing.assert_close(u[w.abs() >= 1e30], w[w.abs() >= 1e30])
+        w[3] = torch.nan
+        assert penalty.prox(w, step).isnan().tolist() == w.isnan().tolist()
 
 
 @every_penalty
@@ -243,41 +244,43 @@ def test_with_threshold_inverts_threshold(cls, data):
 
 
 @every_penalty
-@every_dtype
 @given(data=st.data())
 @thorough
-def test_survivors_are_stationary(cls, dtype, data):
+def test_survivors_are_stationary(cls, data):
     penalty, step = data.draw(cases(cls))
-    w = weights(penalty, step).to(dtype)
-    u = penalty.prox(w, step)
-    w, u = w[u != 0].double(), u[u != 0].double()
-    # Autograd counts both sides of a kink, as SCAD has at lam, so the slope is taken on either side of u.
-    beside = u * torch.tensor([[1 - 1e-15], [1 + 1e-15]], dtype=torch.float64)
-    beside.requires_grad_()
-    value = penalty.value(beside)
-    slope = torch.autograd.grad(value, beside)[0] if value.requires_grad else torch.zeros_like(beside)
-    residual = (u - w + step * slope).abs().amin(0)
-    # The survivor's own rounding, and a few of float32 (float64) relative to w for the arithmetic.
-    rounding = torch.finfo(dtype).eps * u + 16 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * w
-    wrong = residual > rounding
-    assert not wrong.any(), f"{penalty}, step {step}: {w[wrong]}, {u[wrong]}, {(residual / rounding)[wrong]}"
+    for dtype in DTYPES:
+        w = weights(penalty, step).to(dtype)
+        u = penalty.prox(w, step)
+        w, u = w[u != 0].double(), u[u != 0].double()
+        # Autograd counts both sides of a kink, as SCAD has at lam, so the slope is taken on either side of u.
+        beside = u * torch.tensor([[1 - 1e-15], [1 + 1e-15]], dtype=torch.float64)
+        beside.requires_grad_()
+        value = penalty.value(beside)
+        slope = torch.autograd.grad(value, beside)[0] if value.requires_grad else torch.zeros_like(beside)
+        residual = (u - w + step * slope).abs().amin(0)
+        # The survivor's own rounding, and a few of float32 (float64) relative to w for the arithmetic.
+        rounding = torch.finfo(dtype).eps * u + 16 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps * w
+        wrong = residual > rounding
+        assert not wrong.any(), f"{penalty}, step {step}: {w[wrong]}, {u[wrong]}, {(residual / rounding)[wrong]}"
 
 
 @every_penalty
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @given(data=st.data())
 @thorough
-def test_short_types_agree_with_float64(cls, dtype, data):
+def test_short_types_agree_with_float64(cls, data):
     penalty, step = data.draw(cases(cls))
-    w = weights(penalty, step).to(dtype).double()
-    u = penalty.prox(w.to(dtype), step)
-    # The operator is monotone. So a result that is exact for a weight a few float32 roundings away, which is all that
-    # arithmetic in float32 can promise at a jump or a steep slope, lies between the exact results at the two ends.
-    slack = 16 * torch.finfo(torch.float32).eps
-    low = (penalty.prox(w * (1 - slack), step) - slack * w).to(dtype)
-    high = (penalty.prox(w * (1 + slack), step) + slack * w).to(dtype)
-    outside = (u < low) | (u > high)
-    assert not outside.any(), f"{penalty}, step {step}: w = {w[outside]}, {low[outside]} {u[outside]} {high[outside]}"
+    for dtype in [torch.float32, torch.bfloat16]:
+        w = weights(penalty, step).to(dtype).double()
+        u = penalty.prox(w.to(dtype), step)
+        # The operator is monotone. So a result that is exact for a weight a few float32 roundings away, which is all
+        # that arithmetic in float32 can promise at a jump or a steep slope, lies between the exact results at the ends.
+        slack = 16 * torch.finfo(torch.float32).eps
+        low = (penalty.prox(w * (1 - slack), step) - slack * w).to(dtype)
+        high = (penalty.prox(w * (1 + slack), step) + slack * w).to(dtype)
+        outside = (u < low) | (u > high)
+        assert not outside.any(), (
+            f"{penalty}, step {step}: w = {w[outside]}, {low[outside]} {u[outside]} {high[outside]}"
+        )
 
 
 @every_penalty

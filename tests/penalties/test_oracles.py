@@ -3,16 +3,26 @@
 import math
 
 import numpy as np
-import pyproximal
 import pytest
 import torch
-from skglm.utils import prox_funcs as skglm
 
 from rvsm import L0, L1, MCP, SCAD, LHalf, LogSum, TransformedL1
 
 LAMBDAS = [0.02, 0.3, 1.7]
 STEPS = [0.05, 1.0, 2.5, 12.0, 60.0]
 grid = pytest.mark.parametrize(("lam", "step"), [(lam, step) for lam in LAMBDAS for step in STEPS])
+
+
+def skglm():  # imported here: with Numba and SciPy it takes seconds, which only who runs these tests must pay
+    from skglm.utils import prox_funcs
+
+    return prox_funcs
+
+
+def pyproximal():
+    import pyproximal
+
+    return pyproximal
 
 
 def weights(t):
@@ -40,41 +50,41 @@ def objective(penalty, u, w, step):
 
 @grid
 def test_l1_is_skglms_and_pyproximals(lam, step):
-    agree(L1(lam), step, lambda w: skglm.ST_vec(w, lam * step))
-    agree(L1(lam), step, lambda w: pyproximal.L1(sigma=lam).prox(w, step))
+    agree(L1(lam), step, lambda w: skglm().ST_vec(w, lam * step))
+    agree(L1(lam), step, lambda w: pyproximal().L1(sigma=lam).prox(w, step))
 
 
 @grid
 @pytest.mark.parametrize("gamma", [1.5, 3.0, 80.0])
 def test_mcp_is_skglms_for_small_steps(lam, step, gamma):
     if step < gamma:
-        agree(MCP(lam, gamma=gamma), step, entrywise(skglm.prox_MCP, step, lam, gamma))
+        agree(MCP(lam, gamma=gamma), step, entrywise(skglm().prox_MCP, step, lam, gamma))
 
 
 @grid
 @pytest.mark.parametrize("a", [2.5, 3.7, 30.0])
 def test_scad_is_skglms_for_all_steps(lam, step, a):
     # It compares the objectives of its three candidates, so it is right for large steps as well.
-    agree(SCAD(lam, a=a), step, entrywise(skglm.prox_SCAD, step, lam, a))
+    agree(SCAD(lam, a=a), step, entrywise(skglm().prox_SCAD, step, lam, a))
 
 
 @grid
 @pytest.mark.parametrize("a", [3.7, 30.0])
 def test_scad_is_pyproximals_for_small_steps(lam, step, a):
     if step < a - 1:
-        agree(SCAD(lam, a=a), step, lambda w: pyproximal.SCAD(sigma=lam, a=a).prox(w, step))
+        agree(SCAD(lam, a=a), step, lambda w: pyproximal().SCAD(sigma=lam, a=a).prox(w, step))
 
 
 @grid
 def test_lhalf_is_skglms(lam, step):
-    agree(LHalf(lam), step, entrywise(skglm.prox_05, lam * step))
+    agree(LHalf(lam), step, entrywise(skglm().prox_05, lam * step))
 
 
 @grid
 @pytest.mark.parametrize("eps", [0.05, 1.0, 20.0])
 def test_logsum_is_pyproximals(lam, step, eps):
     # Its parameters: log(γ|x| + 1)·σ/log(γ + 1).
-    theirs = pyproximal.Log(sigma=lam * math.log1p(1 / eps), gamma=1 / eps)
+    theirs = pyproximal().Log(sigma=lam * math.log1p(1 / eps), gamma=1 / eps)
     agree(LogSum(lam, eps=eps), step, lambda w: theirs.prox(w, step), rtol=1e-9)
 
 
@@ -83,7 +93,7 @@ def test_logsum_is_pyproximals(lam, step, eps):
 def test_logsum_is_skglms_without_a_jump(lam, step, eps):
     # Where there is a jump, its bisection starts at a square root that rounding may have made NaN.
     if lam * step <= eps**2:
-        agree(LogSum(lam, eps=eps), step, entrywise(skglm.prox_log_sum, lam * step, eps))
+        agree(LogSum(lam, eps=eps), step, entrywise(skglm().prox_log_sum, lam * step, eps))
 
 
 @pytest.mark.parametrize(("lam", "step"), [(0.02, 1.0), (0.02, 10.0), (1.0, 50.0), (8.0, 1.0)])
@@ -92,7 +102,7 @@ def test_l0_of_pyproximal_has_another_threshold_and_a_higher_objective(lam, step
     ours, theirs = math.sqrt(2 * lam * step), lam * step
     assert L0(lam).threshold(step) == pytest.approx(ours, rel=1e-15)
     w = torch.linspace(0, 2 * max(ours, theirs), 402, dtype=torch.float64)
-    u, v = L0(lam).prox(w, step), torch.from_numpy(pyproximal.L0(sigma=lam).prox(w.numpy(), step))
+    u, v = L0(lam).prox(w, step), torch.from_numpy(pyproximal().L0(sigma=lam).prox(w.numpy(), step))
     between = (w > min(ours, theirs)) & (w <= max(ours, theirs))
     assert between.any()
     assert torch.equal(u != v, between)
@@ -130,7 +140,7 @@ def test_firm_thresholding_has_a_higher_objective_for_large_steps(gamma, step):
     w = torch.linspace(1.01 * penalty.threshold(step), 0.5 * step, 50, dtype=torch.float64)
     assert torch.equal(penalty.prox(w, step), w)
     for x in w:
-        firm = torch.tensor(skglm.prox_MCP(x.item(), step, 0.5, gamma), dtype=torch.float64)
+        firm = torch.tensor(skglm().prox_MCP(x.item(), step, 0.5, gamma), dtype=torch.float64)
         assert objective(penalty, x, x, step) < objective(penalty, firm, x, step)
 
 

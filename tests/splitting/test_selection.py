@@ -1,14 +1,13 @@
-"""The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes."""
+"""The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes.
 
-import json
-import os
-import subprocess
-import sys
+That real processes choose alike is checked in sharded.py.
+"""
+
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from threading import Barrier
 
 import numpy as np
@@ -42,18 +41,29 @@ ANY = st.floats(0, 100, width=32)
 MAGNITUDES = st.lists(TYING, min_size=1, max_size=12) | st.lists(ANY, min_size=1, max_size=40)
 
 
-@pytest.fixture(params=["whole", "sampled", "accelerator"])
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+READERS = ["whole", "sampled", "accelerator"]
+
+
+@contextmanager
+def read_by(reader: str) -> Iterator[None]:
     """Read small layers as a whole; by samples that are taken at their word; or with torch, as on a GPU."""
-    if request.param == "sampled":
-        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 4)))
-        monkeypatch.setattr(quantiles, "_ERRORS", 0.0)
-    if request.param == "accelerator":
-        monkeypatch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 2)))
-        monkeypatch.setattr(reading, "_array", lambda part: part.detach().flatten())
+    with pytest.MonkeyPatch.context() as patch:
+        if reader == "sampled":
+            patch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 4)))
+            patch.setattr(quantiles, "_ERRORS", 0.0)
+        if reader == "accelerator":
+            patch.setattr(Magnitudes, "drawn", property(lambda self: -(-self.size // 2)))
+            patch.setattr(reading, "_array", lambda part: part.detach().flatten())
+        yield
 
 
-by_each_reader = pytest.mark.usefixtures("reader")
+def on_each_by_all_readers(size: int, work: Callable[[Ranks], object]) -> list:
+    """Return what each thread returns, by each reader: an example that has been drawn serves all three."""
+    results = []
+    for reader in READERS:
+        with read_by(reader):
+            results.append(on_each(size, work))
+    return results
 
 
 @dataclass
@@ -189,7 +199,6 @@ def pools(draw: st.DrawFn) -> tuple[int, list[Drawn]]:
 POOLS = st.composite(pools)()
 
 
-@by_each_reader
 @fixed
 @given(POOLS, st.data())
 def test_costs_and_counts_are_those_of_the_sorted_groups(pool: tuple[int, list[Drawn]], data: st.DataObject) -> None:
@@ -202,13 +211,13 @@ def test_costs_and_counts_are_those_of_the_sorted_groups(pool: tuple[int, list[D
         populations = survey([layer.on(rank) for layer in drawn])
         return counts_for(populations, aims), costs_of(populations, counts), [p.total for p in populations]
 
-    for found, costs, totals in on_each(ranks, work):
-        assert found == [layer.count_for(aim) for layer, aim in zip(sorts, aims, strict=True)]
-        assert costs == [layer.costs[count] for layer, count in zip(sorts, counts, strict=True)]
-        assert totals == [layer.costs[-1] for layer in sorts]
+    for results in on_each_by_all_readers(ranks, work):
+        for found, costs, totals in results:
+            assert found == [layer.count_for(aim) for layer, aim in zip(sorts, aims, strict=True)]
+            assert costs == [layer.costs[count] for layer, count in zip(sorts, counts, strict=True)]
+            assert totals == [layer.costs[-1] for layer in sorts]
 
 
-@by_each_reader
 @settings(fixed, max_examples=120)
 @given(POOLS, st.floats(0, 1), st.data())
 def test_a_common_threshold_is_that_of_the_sorted_groups(
@@ -227,16 +236,16 @@ def test_a_common_threshold_is_that_of_the_sorted_groups(
         common = [there if given is None else None for there, given in zip(at, own, strict=True)]
         return taken, at[0].point, cutoffs(found, some, common)
 
-    for taken, point, thresholds in on_each(ranks, work):
-        assert taken == counts
-        assert point == threshold
-        assert thresholds == [
-            layer.cutoff(count, threshold) if given is None else layer.cutoff(given, None)
-            for layer, count, given in zip(sorts, counts, own, strict=True)
-        ]
+    for results in on_each_by_all_readers(ranks, work):
+        for taken, point, thresholds in results:
+            assert taken == counts
+            assert point == threshold
+            assert thresholds == [
+                layer.cutoff(count, threshold) if given is None else layer.cutoff(given, None)
+                for layer, count, given in zip(sorts, counts, own, strict=True)
+            ]
 
 
-@by_each_reader
 @fixed
 @given(POOLS, st.data())
 def test_exactly_the_first_groups_of_a_stable_sort_go(pool: tuple[int, list[Drawn]], data: st.DataObject) -> None:
@@ -256,10 +265,10 @@ def test_exactly_the_first_groups_of_a_stable_sort_go(pool: tuple[int, list[Draw
             masks.append(removal.mask(ranked).tolist())
         return masks
 
-    found = on_each(ranks, work)
-    for i, layer in enumerate(drawn):
-        of_all = [masks[i] for masks in found]
-        assert ([*chain(*of_all)] if layer.cuts else of_all[0]) == expected[i]
+    for found in on_each_by_all_readers(ranks, work):
+        for i, layer in enumerate(drawn):
+            of_all = [masks[i] for masks in found]
+            assert ([*chain(*of_all)] if layer.cuts else of_all[0]) == expected[i]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
@@ -362,71 +371,3 @@ def test_messages_do_not_grow_with_the_number_of_weights(layers: int) -> None:
 @pytest.mark.parametrize("layers", [8, 64, 256, 1000])
 def test_messages_stay_below_a_megabyte(layers: int) -> None:
     assert 0 < bytes_sent(layers, 20_000 if layers < 1000 else 17_000) < 1e6
-
-
-SCRIPT = """
-import json, sys
-import numpy as np
-import torch
-import torch.distributed as dist
-from datetime import timedelta
-from rvsm.splitting.magnitudes import Magnitudes, survey
-from rvsm.splitting.ranks import Ranks
-from rvsm.splitting.selection import candidates, cutoffs, removals, together
-
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group(
-    "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=4, timeout=timedelta(seconds=30)
-)
-ranks = Ranks.of(dist.group.WORLD)
-assert ranks is Ranks.of(dist.group.WORLD) and (ranks.size, ranks.rank) == (4, rank)
-numbers = [torch.tensor([10**16 + r, 2**r]) for r in range(4)]
-assert ranks.sum_(numbers[rank].clone()).tolist() == sum(numbers).tolist()
-assert ranks.max_(numbers[rank].clone()).tolist() == numbers[3].tolist()
-assert ranks.before(numbers[rank]).tolist() == sum(numbers[:rank], torch.zeros(2, dtype=torch.int64)).tolist()
-assert (ranks.messages, ranks.sent) == ((4, 64), (4, 64), (3, 48), (2, 32))[rank]
-assert ranks.sum_(torch.tensor(0.5, dtype=torch.float64)) == 2
-
-layers = torch.load(f"{folder}/layers.pt")
-here = []
-for w, costs, cuts in layers:
-    costs = costs if len(costs) == 1 else costs.tensor_split(cuts)[rank]
-    here.append(Magnitudes([w.tensor_split(cuts)[rank]], costs=costs.numpy(), ranks=ranks))
-pool = candidates(survey(here), [5] * len(layers))
-counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
-masks = [r.mask(m.parts[0].abs()) for m, r in zip(here, removals([each.population for each in pool], counts))]
-json.dump([counts, cutoffs(pool, counts, at)], open(f"{folder}/{rank}.json", "w"))
-torch.save(masks, f"{folder}/{rank}.pt")
-dist.destroy_process_group()
-"""
-
-
-def test_four_real_processes_choose_what_one_chooses(tmp_path: Path) -> None:
-    shapes = [
-        (100_000, [30_000, 30_000, 70_000], False),
-        (3_000, [1_000, 1_200, 3_000], True),
-        (40_000, [1, 2, 20_000], False),
-    ]
-    layers = []
-    for n, cuts, unequal in shapes:
-        w = (torch.randn(n) * 8).round() / 8 if n < 100_000 else torch.randn(n)  # with and without ties
-        costs = torch.randint(1, 9, (n,)).double() if unequal else torch.ones(1, dtype=torch.float64)
-        layers.append((w, costs, cuts))
-    torch.save(layers, tmp_path / "layers.pt")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", SCRIPT, str(rank), str(tmp_path)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(4)
-    ]
-    assert [process.wait(100) for process in processes] == [0, 0, 0, 0]
-
-    here = [Magnitudes([w], costs=costs.numpy()) for w, costs, _ in layers]
-    pool = candidates(survey(here), [5] * len(layers))
-    counts, at = together(pool, 0.8 * sum(each.population.total for each in pool))
-    expected = [counts, cutoffs(pool, counts, at)]
-    assert [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(4)] == [expected] * 4
-    parts: Iterator[tuple[Tensor, ...]] = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(4)), strict=True)
-    for (w, _, _), masks, count in zip(layers, parts, counts, strict=True):
-        assert torch.equal(torch.cat(masks), smallest(w.abs(), count))

@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).with_name("sharded.py")
 PROCESSES = {"one": 1, "two": 2, "four": 4, "last": 1}
 CHECKS = [  # read, not imported, since that imports FSDP
     (run, name)
-    for runs, name in re.findall(r"^@on\((.*)\)\ndef (\w+)", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+    for runs, name in re.findall(r"^@on\((.*)\)\n(?:@.*\n)*def (\w+)", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
     for run in re.findall(r"\w+", runs)
 ]
 

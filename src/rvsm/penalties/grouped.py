@@ -41,6 +41,8 @@ class Grouped:
         """Return the same value for groups with these magnitudes and sizes."""
         if isinstance(self.by, Element) or not self.by.weighted:
             return self.penalty.value(magnitudes)
+        if sizes.numel() == 1:
+            return sizes.to(magnitudes).reshape(()) * self.penalty.value(magnitudes)
         counts = sizes.to(magnitudes).expand_as(magnitudes)
         # Few sizes occur: the last block of a layer may be smaller, and channels may span different layers.
         total = torch.zeros((), dtype=magnitudes.dtype, device=magnitudes.device)

@@ -80,7 +80,9 @@ def training() -> Training:
 def still() -> Callable[..., Method]:
     """Make a method and take steps that move no weight, so that what it sets can be counted exactly."""
 
-    def make(ws: dict[str, Tensor], kind: type[Method], at: int = 9, **options) -> Method:
+    def make(
+        ws: dict[str, Tensor], kind: type[Method], at: int = 9, after: Callable[[Method], object] = id, **options
+    ) -> Method:
         pairs = [(name, nn.Parameter(w.clone())) for name, w in ws.items()]
         optimizer = torch.optim.SGD([w for _, w in pairs], lr=0.0)
         if kind is rvsm.RVSM:
@@ -90,6 +92,7 @@ def still() -> Callable[..., Method]:
             for _, w in pairs:
                 w.grad = torch.zeros_like(w)
             optimizer.step()
+            after(sparsifier)
         return sparsifier
 
     return make

@@ -10,7 +10,7 @@ from rvsm.metrics import zeros
 from rvsm.penalties import PENALTIES
 from rvsm.splitting import METHODS
 
-SPARSITIES = [0.5, 0.9, 0.95, 0.99]
+SPARSITIES = [0.5, 0.99]  # the second leaves fewer weights than there are outputs
 
 
 @pytest.mark.parametrize("sparsity", SPARSITIES)
