@@ -19,12 +19,6 @@ collect_ignore = [  # they have no doctests, and importing them imports FSDP, Li
 
 
 def pytest_collection_finish() -> None:
-    """Keep the garbage collector from reading all that has been imported, which takes most of a second each time."""
-    gc.collect()
-    gc.freeze()
-
-
-def pytest_collection_finish() -> None:
     """Exempt modules and collected tests from garbage collection, which would walk through all of them every time."""
     gc.collect()
     gc.freeze()
