@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 import rvsm
 from rvsm.paper.theory import Setting, angle, curvature, gradient, loss, simulate
 from rvsm.paper.theory.counterexamples import equal_entries
-from rvsm.paper.theory.methods import minimise
+from rvsm.paper.theory.methods import Remembering, minimise
 from rvsm.paper.theory.penalty_formulas import penalty_values
 
 PENALTIES = [rvsm.L1(lam=0.01), rvsm.L0(lam=0.01), rvsm.TransformedL1(lam=0.01, a=1.0)]
@@ -96,6 +96,22 @@ def test_the_row_values_of_penalties_are_the_shipped_ones() -> None:
     penalties = [*PENALTIES, rvsm.L1(lam=2.0), rvsm.TransformedL1(lam=0.3, a=0.2), rvsm.MCP(lam=0.3), rvsm.L0(lam=7.0)]
     expected = [penalties[i // 2].value(row) for i, row in enumerate(u)]
     torch.testing.assert_close(penalty_values(penalties, u), torch.stack(expected))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_a_proximal_point_is_computed_again_only_where_it_may_differ(penalty, monkeypatch) -> None:
+    asked = []
+    prox = type(penalty).prox
+    monkeypatch.setattr(type(penalty), "prox", lambda self, w, step: asked.append(step) or prox(self, w, step))
+    remembering, w = Remembering(penalty), torch.randn(3, 4, dtype=torch.float64)
+    for v, step, computed in ((w, 2.0, 1), (w.flatten(), 2.0, 1), (w, 3.0, 2), (w + 1, 3.0, 3), (w, 3.0, 4)):
+        torch.testing.assert_close(remembering.prox(v, step), prox(penalty, v, step), rtol=0, atol=0)
+        assert len(asked) == computed
+    w += 1  # in place, as a method changes its weights
+    torch.testing.assert_close(remembering.prox(w, 3.0), prox(penalty, w, 3.0), rtol=0, atol=0)
+    assert torch.equal(remembering.value(w), penalty.value(w))
+    assert remembering.threshold(2.0) == penalty.threshold(2.0)
+    assert remembering.with_threshold(0.5, 2.0).threshold(2.0) == pytest.approx(0.5)
 
 
 def test_the_exact_step_of_admm_is_the_minimiser() -> None:
