@@ -17,7 +17,7 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 
 from rvsm.pages import Card, Cell, Details, Figure, Key, Page, Section
-from rvsm.pages.keys import gid
+from rvsm.pages.keys import drawn, gid
 from rvsm.pages.page import write
 
 View = runpy.run_path(str(Path(__file__).with_name("conftest.py")))["View"]
@@ -136,6 +136,24 @@ def test_a_file_has_the_legend_drawn_and_the_page_has_it_in_words(tmp_path: Path
     assert "first" not in figure().drawings()["wide"].svg
     assert '<span class="key" data-run="0">' in html_of_page()
     assert "first &lt;b&gt;</span>" in html_of_page()
+
+
+def test_a_legend_in_a_file_leaves_the_picture_as_it_is() -> None:
+    canvas = Canvas(figsize=(6.0, 4.0))
+    axes, words = canvas.subplots(), canvas.text(0.5, 0.75, "a remark")
+    before = axes.get_position().frozen()
+    with drawn(canvas, KEYS):
+        height = canvas.get_figheight()
+        assert height > 4
+        assert len(canvas.legends) == 1
+        box = axes.get_position()
+        assert height * (1 - box.y1) == pytest.approx(4 * (1 - before.y1)), "as far from the top as before"
+        assert height * box.height == pytest.approx(4 * before.height)
+        assert height * (1 - words.get_position()[1]) == pytest.approx(4 * 0.25)
+    assert canvas.get_figheight() == 4
+    assert not canvas.legends
+    assert axes.get_position().bounds == before.bounds
+    assert words.get_position() == (0.5, 0.75)
 
 
 POINT = """const plot = document.querySelector('#line svg'), box = plot.getBoundingClientRect();
