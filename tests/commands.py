@@ -84,3 +84,8 @@ def script(path: str, *words: str) -> None:
     """Run a script with the words of its command line."""
     sys.argv = [path, *words]
     runpy.run_path(path, run_name="__main__")
+
+
+def run_code(text: str) -> None:
+    """Run a piece of Python."""
+    exec(compile(text, "<code>", "exec"), {})

@@ -14,6 +14,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from commands import run_code
+from processes import Process
 from rvsm.data import Dataset, Images
 from rvsm.data.cache import cache_directory, cached
 
@@ -217,27 +219,16 @@ def test_others_may_read_it_if_the_umask_lets_them(source: Path, cache: Path) ->
     assert stat.S_IMODE(_only(cache).stat().st_mode) == 0o640
 
 
-def _run(code: str, cache: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, "RVSM_CACHE": str(cache), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
 def test_a_full_disk_is_only_a_warning(tmp_path: Path, cache: Path, grow: Callable[..., Path]) -> None:
     root = grow(tmp_path / "mine", FILES)
     code = (
         "import resource; from rvsm.data import Folder; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500));"
         f"print(len(Folder({str(root)!r}).load().train), 'images')"
     )
-    process = _run(code, cache)
-    output, _ = process.communicate()
-    assert process.returncode == 0
-    assert "decoded images cannot be cached" in output
-    assert "6 images" in output
+    environment = {**os.environ, "RVSM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "decoded images cannot be cached" in done.stderr
+    assert "6 images" in done.stdout
     assert list(cache.iterdir()) == []
 
 
@@ -246,7 +237,7 @@ def test_processes_that_decode_at_the_same_time_all_succeed(
 ) -> None:
     root = grow(tmp_path / "mine", FILES)
     code = (
-        "import os, sys, time; from rvsm.data import Folder; print('ready', flush=True)\n"
+        "import os, time; from rvsm.data import Folder\n"
         f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.001)\n"
         f"for _ in range(20):\n"
         f"    data = Folder({str(root)!r}).load()\n"
@@ -256,10 +247,8 @@ def test_processes_that_decode_at_the_same_time_all_succeed(
         f"            try: os.unlink(os.path.join(os.environ['RVSM_CACHE'], name))\n"
         f"            except FileNotFoundError: pass\n"
     )
-    processes = [_run(code, cache) for _ in range(3)]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
+    processes = [Process(run_code, code, environment={"RVSM_CACHE": str(cache)}) for _ in range(3)]
     (tmp_path / "go").touch()
-    outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    ended = [process.ended() for process in processes]
+    assert [one.status for one in ended] == [0, 0, 0], ended
     assert [path for path in cache.iterdir() if path.suffix == ".tmp"] == []
