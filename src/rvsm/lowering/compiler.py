@@ -8,7 +8,7 @@ from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
 from rvsm.lowering.division import TorchPart, divide
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.fallback import MixedProgram, Step, guard
+from rvsm.lowering.fallback import MixedProgram, Step, counted, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import TRANSLATIONS, value_shape
@@ -111,6 +111,15 @@ def _in_order(draft: Draft, captured: Captured) -> Draft:
     results = dict(zip(draft.gives, draft.outputs, strict=True))
     inputs, outputs = [known[node] for node in captured.inputs], [results[node] for node in captured.outputs]
     return Draft(inputs, draft.nodes, outputs, list(captured.inputs), list(captured.outputs))
+
+
+def whole_draft(captured: Captured) -> Draft:
+    """Return a network as one draft, or raise a ValueError that names what the runtime does not have."""
+    parts, unusual = divide(captured), _unusual(captured)
+    names = [name for part in parts if isinstance(part, TorchPart) for name in part.names]
+    if len(parts) == 1 and isinstance(parts[0], Draft) and not unusual:
+        return _in_order(parts[0], captured)
+    raise ValueError(f"the runtime needs PyTorch for {', '.join(counted(names) or unusual)}")
 
 
 def _checked(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:

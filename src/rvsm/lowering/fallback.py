@@ -65,7 +65,7 @@ class MixedProgram:
         unusual: Sequence[str] = (),
     ) -> None:
         names = [name for step in steps if isinstance(step, TorchPart) for name in step.names]
-        self.outside = tuple(_counted(names) or unusual)
+        self.outside = tuple(counted(names) or unusual)
         self.threads = thread_count(threads)
         self.guard: Guard | None = None
         self._captured = replace(captured, tensors=_copies(captured, steps))
@@ -167,10 +167,10 @@ def _row(part: TorchPart, seconds: float) -> Row:
     return Row("in PyTorch", f"{first} and {len(others)} more" if others else first, (), None, "", seconds)
 
 
-def _counted(operations: Sequence[Outside]) -> list[str]:
+def counted(operations: Sequence[Outside]) -> list[str]:
     """Return each operation once, with the module that it stands in, or with its number and the first of them.
 
-    >>> _counted([("aten.tanh", "a"), ("aten.erf", "b"), ("aten.tanh", "c")])
+    >>> counted([("aten.tanh", "a"), ("aten.erf", "b"), ("aten.tanh", "c")])
     ['aten.tanh (2 times, first in a)', 'aten.erf (b)']
     """
     counts, first = Counter(name for name, _ in operations), dict(reversed(operations))

@@ -42,4 +42,4 @@ class ACDC(Targeted):
     def fixed_sparsity(self, step: int) -> float | None:
         """Return the target during sparse phases and after the ramp."""
         progress = self.target.progress(step)
-        return self.target.sparsity if progress >= 1 or progress * self.cycles % 1 >= 1 / 2 else None
+        return self.target.goal if progress >= 1 or progress * self.cycles % 1 >= 1 / 2 else None

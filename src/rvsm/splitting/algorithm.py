@@ -95,7 +95,7 @@ class Algorithm(Arguments, ABC):
 
         Without a budget, the zeros of u are fixed, however many there are.
         """
-        return self.budget.sparsity if self.budget is not None and self.budget.phase(step) == "heal" else None
+        return self.budget.goal if self.budget is not None and self.budget.phase(step) == "heal" else None
 
     def kinds(self) -> tuple[str, ...]:
         """Return the kinds of tensors that a checkpoint can contain with these options; "w" is w while there is v."""

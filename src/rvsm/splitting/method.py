@@ -271,9 +271,9 @@ class Method(Algorithm):
         zeros: dict[str, Tensor] = {}
         if budget is not None and not (self._zeros and budget.has_settled(self.step)):
             if not self._zeros:
-                budget.set_thresholds(layers, budget.sparsity)
+                budget.set_thresholds(layers, budget.goal)
             ranked = [layer.at(self._zeros.applied(layer)) for layer in layers] if self._zeros else layers
-            zeros = budget.zeros(ranked, budget.sparsity)
+            zeros = budget.zeros(ranked, budget.goal)
         copies = {layer.name: output_of(layer, self._copy(layer), output) for layer in layers}
         return {name: copy.masked_fill(zeros[name], 0) if name in zeros else copy for name, copy in copies.items()}
 

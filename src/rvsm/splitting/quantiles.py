@@ -1,7 +1,8 @@
 """Where a sum over the magnitudes of many layers, on many processes, reaches a goal: exact, and without a sort.
 
-F(t) = Σ min(unit · how many are ≤ t, cap), summed over layers, never decreases. Sought is the smallest t at which F
-reaches a goal; for one layer and the goal k, t is its k-th smallest magnitude.
+F(t) = Σ worth(min(unit · how many are ≤ t, cap)), summed over layers, never decreases, since the worth of each layer is
+an increasing function. Sought is the smallest t at which F reaches a goal; for one layer and the goal k, t is its k-th
+smallest magnitude.
 
 1. A sample of each layer gives an estimate of F. The points where it reaches the goal ∓ three standard errors bound an
    interval that almost certainly contains t.
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.splitting.magnitudes import Exchange, Floats, Measure, Population, Tally
+from rvsm.timing import Curve
 
 Keys = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -33,22 +35,29 @@ _NEIGHBOURS = 40  # so many floating-point numbers after the interval are also k
 
 @dataclass(frozen=True)
 class Term:
-    """The contribution of a layer to F: min(unit · how many are ≤ t, cap); with "cost", the sum of their costs."""
+    """The contribution of a layer to F: min(unit · how many are ≤ t, cap); with "cost", the sum of their costs.
+
+    If it has a ``worth``, a function of that which increases, then this is its contribution.
+    """
 
     of: Population
     unit: float = 1.0
     cap: float = inf
     measure: Measure = "number"
+    worth: Curve | None = None
 
     @property
     def total(self) -> float:
         """What it is beyond the largest magnitude, if there were no cap."""
+        if self.worth is not None:
+            return self.worth.y[-1]
         return self.unit * (self.of.total if self.measure == "cost" else self.of.size)
 
     @property
     def spread(self) -> float:
         """The variance of its estimate, divided by q(1 − q) for the quantile q."""
-        return (self.unit * (self.of.cost if self.measure == "cost" else 1.0)) ** 2 * self.of.spread
+        steepest = 1.0 if self.worth is None else self.worth.steepest
+        return (steepest * self.unit * (self.of.cost if self.measure == "cost" else 1.0)) ** 2 * self.of.spread
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,7 @@ class _Search:
         self.amounts = np.array([[goal.amount] for goal in goals])
         self.units = np.array([[term.unit] for term in self.terms])
         self.caps = np.array([[term.cap] for term in self.terms])
+        self.worths = [(i, term.worth) for i, term in enumerate(self.terms) if term.worth is not None]
         self.layers = [term.of.here for term in self.terms]
         self.exchange = Exchange(self.layers)
         self.dtype = np.result_type(*(layer.dtype for layer in self.layers))
@@ -232,6 +242,8 @@ class _Search:
         """Return at which of its points each goal is reached, given what each term has there on this process."""
         summed = self.exchange.sums(rows.astype(self.precision))
         contributions = np.minimum(self.units * summed, self.caps)
+        for i, worth in self.worths:
+            contributions[i] = worth(contributions[i])
         reached: Flags = np.add.reduceat(contributions, self.starts, axis=0) >= self.amounts
         return reached
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from rvsm.splitting.magnitudes import Exchange, Magnitudes, Population, survey
 from rvsm.splitting.quantiles import Found, Goal, Term, reach
 from rvsm.splitting.ranks import ALONE, Ranks
+from rvsm.timing import Curve
 
 
 @dataclass(frozen=True)
@@ -20,18 +21,32 @@ class Candidates:
         population: their magnitudes, and what each counts towards the target, in weights or multiplications.
         limit: how many can be removed at most, so that the layer stays alive.
         most: what so many of the smallest cost.
+        worth: how much removed cost counts towards the target, as an increasing function of it; None if that is the
+            cost itself.
 
     """
 
     population: Population
     limit: int
     most: float
+    worth: Curve | None = None
+
+    def value(self, cost: float) -> float:
+        """Return what a removed cost counts towards the target."""
+        return cost if self.worth is None else float(self.worth(cost))
+
+    def cost_for(self, value: float) -> float:
+        """Return the cost to remove for something that counts towards the target."""
+        return value if self.worth is None else float(self.worth.inverse(value))
 
 
-def candidates(layers: Sequence[Population], kept: Sequence[int]) -> list[Candidates]:
-    """Return the groups of each layer that can be removed if it keeps at least so many."""
+def candidates(
+    layers: Sequence[Population], kept: Sequence[int], worths: Sequence[Curve | None] | None = None
+) -> list[Candidates]:
+    """Return the groups of each layer that can be removed if it keeps at least so many, with their worths."""
     limits = [groups.size - least for groups, least in zip(layers, kept, strict=True)]
-    return [Candidates(*each) for each in zip(layers, limits, costs_of(layers, limits), strict=True)]
+    worths = [None] * len(layers) if worths is None else worths
+    return [Candidates(*each) for each in zip(layers, limits, costs_of(layers, limits), worths, strict=True)]
 
 
 def costs_of(layers: Sequence[Population], counts: Sequence[int]) -> list[float]:
@@ -54,15 +69,15 @@ def counts_for(layers: Sequence[Population], costs: Sequence[float]) -> list[int
 
 
 def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], list[Found]]:
-    """Return how many groups of each layer a common threshold removes for a cost of ``target``, and what is there.
+    """Return how many groups of each layer a common threshold removes for a ``target``, and what is there.
 
     Groups that tie at the threshold are removed in the order of the layers until the target is met, and within a layer
     in the order of the processes.
     """
     terms = [
-        Term(each.population, unit=each.population.cost, cap=each.most)
+        Term(each.population, unit=each.population.cost, cap=each.most, worth=each.worth)
         if each.population.costs_are_equal
-        else Term(each.population, cap=each.most, measure="cost")
+        else Term(each.population, cap=each.most, measure="cost", worth=each.worth)
         for each in layers
     ]
     [found] = reach([Goal(terms, target)])
@@ -71,18 +86,20 @@ def together(layers: Sequence[Candidates], target: float) -> tuple[list[int], li
         each.most if count == each.limit else at.cost_below
         for each, count, at in zip(layers, counts, found, strict=True)
     ]
-    missing = target - sum(costs)
+    missing = target - sum(each.value(cost) for each, cost in zip(layers, costs, strict=True))
     for i, (each, at) in enumerate(zip(layers, found, strict=True)):
         most = min(at.upto, each.limit)
         if counts[i] == most:
             continue
+        before = each.value(costs[i])
+        wanted = each.cost_for(before + missing)
         if each.population.costs_are_equal:
-            counts[i] = min(max(round((costs[i] + missing) / each.population.cost), counts[i]), most)
-            missing -= counts[i] * each.population.cost - costs[i]
+            counts[i] = min(max(round(wanted / each.population.cost), counts[i]), most)
+            missing -= each.value(counts[i] * each.population.cost) - before
         else:
-            ties = min(_ties_for(each.population, at, missing), most - counts[i])
+            ties = min(_ties_for(each.population, at, wanted - costs[i]), most - counts[i])
             counts[i] += ties
-            missing -= _cost_of_ties(each.population, at, ties)
+            missing -= each.value(costs[i] + _cost_of_ties(each.population, at, ties)) - before
     return counts, found
 
 

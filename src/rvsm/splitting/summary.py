@@ -85,7 +85,7 @@ def _penalties(layers: Sequence[Layer], *, named: bool) -> Iterator[str]:
 
 def _targets(layers: Sequence[Layer], budget: Budget | None) -> Iterator[str]:
     if budget is not None:
-        yield f"sparsity={budget.sparsity:g}"
+        yield f"sparsity={budget.sparsity:g}" if budget.speedup is None else f"speedup={budget.speedup:g}"
         yield f"steps={budget.steps}"
     elif own := sorted({layer.sparsity for layer in layers if layer.sparsity is not None}):
         yield "sparsity=" + "/".join(f"{sparsity:g}" for sparsity in own)

@@ -1,0 +1,138 @@
+"""Measure a profile: the network in the runtime with more and more zeros, layer by layer and as a whole.
+
+The time of a layer is not a straight line. The runtime chooses a sparse or a dense kernel, cuts the work into passes,
+copies inputs and leaves out dead channels; so it is measured, with random zeros, at several densities. At each density
+
+- one vector of examples, or a single one, is timed on one thread, operation by operation, and
+- whole calls are timed with the batch and the threads that matter,
+
+and the operations' times are scaled so that they add up to the call's. Thus what a call costs beyond its operations,
+and how well threads share them, is in the scale; the curves are the shares of the layers in real calls.
+"""
+
+import copy
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from rvsm.example_inputs import example_tuple, trial_inputs
+from rvsm.lowering.variants import Variants
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.kernels.jit import machine
+from rvsm.timing.curves import Curve
+from rvsm.timing.profile import LayerTimes, Profile
+
+DENSITIES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.55, 0.75, 1.0)
+ROUNDS = 7  # of all densities, so that slow moments of the machine affect all of them
+LIMIT = 0.4  # seconds of calls, and of tables, at each density
+SINGLE = 1  # the batch size at which the runtime computes over positions instead of examples
+STANDS_FOR = 0.01  # the value of a weight that is zero in the given network but not in a measurement
+
+Zeros = Callable[[float], Mapping[str, Tensor]]
+"""Returns which weights of each parameter are zero in a network of some density, at random."""
+
+
+@dataclass(eq=False)
+class _Trial:
+    """The network at one density: the density of each layer, the least seconds of each operation and of a call."""
+
+    program: Program
+    densities: Mapping[str, float]
+    operations: dict[str, float]
+    call: float = float("inf")
+    spent: float = 0.0
+
+
+def measure(
+    model: nn.Module,
+    example_input: Tensor | Sequence[Tensor],
+    zeros: Zeros,
+    groups: Mapping[str, str],
+    *,
+    batch: int,
+    threads: int | None = None,
+) -> Profile:
+    """Return the profile of a network; a network that would need PyTorch is a ValueError that says for what.
+
+    Args:
+        model: the network; a copy of it is measured, in eval mode, on the CPU and in float32.
+        example_input: a batch of its inputs, for their shapes.
+        zeros: what makes random zeros.
+        groups: which weights are zero together, in words, for each layer to be measured.
+        batch: the number of examples in a call.
+        threads: the number of threads of a call; as in `rvsm.compile` by default.
+
+    """
+    examples = example_tuple(example_input)
+    network = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    parameters = dict(network.named_parameters(remove_duplicate=False))
+    variants = Variants(network, examples)
+    if missing := [name for name in groups if parameters[name].ndim > 1 and name not in variants.weights]:
+        raise ValueError(
+            f"the runtime does not use {missing[0]!r} as the weights of one of its layers, so zeros in it have no time;"
+            " exclude it"
+        )
+    measured = [name for name in groups if name in variants.weights]
+    inputs = trial_inputs(examples, batch)
+    trials = []
+    for density in DENSITIES:
+        masks = zeros(density) if density < 1 else {}
+        weights = {name: _filled(parameters[name]) for name in groups}
+        weights |= {name: weights[name].masked_fill(mask, 0.0) for name, mask in masks.items()}
+        program = Program(variants.plan(weights), threads=threads).prepare()
+        shares = {name: float(weights[name].count_nonzero()) / weights[name].numel() for name in measured}
+        trials.append(_Trial(program, shares, {}))
+    for _ in range(ROUNDS):
+        for trial in trials:
+            _time(trial, inputs, batch)
+    return Profile(
+        machine().name,
+        batch,
+        trials[0].program.threads,
+        tuple(tuple(x.shape[1:]) for x in examples),
+        median(_scaled(trial, set(trial.operations) - set(measured)) for trial in trials),
+        {
+            name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name))
+            for name in measured
+        },
+    )
+
+
+def _filled(w: Tensor) -> Tensor:
+    """Return weights none of which is zero: the given network may be sparse already."""
+    w = w.detach()
+    return w.where(w != 0, STANDS_FOR)
+
+
+def _time(trial: _Trial, inputs: tuple[Tensor, ...], batch: int) -> None:
+    """Time the operations and a call once more, unless that has taken long enough."""
+    if trial.spent > LIMIT:
+        return
+    begin = time.perf_counter()
+    table: dict[str, float] = defaultdict(float)
+    for number, row in enumerate(trial.program.explain(SINGLE if batch == SINGLE else None).rows):
+        table[row.name if row.sparsity is not None else f"operation {number}"] += row.seconds
+    trial.operations = {name: min(taken, trial.operations.get(name, taken)) for name, taken in table.items()}
+    for _ in range(3):
+        start = time.perf_counter()
+        trial.program(*inputs)
+        trial.call = min(trial.call, time.perf_counter() - start)
+    trial.spent += time.perf_counter() - begin
+
+
+def _scaled(trial: _Trial, names: set[str]) -> float:
+    """Return the seconds of some operations in a call."""
+    return sum(trial.operations.get(name, 0.0) for name in names) * trial.call / sum(trial.operations.values())
+
+
+def _curve(trials: Sequence[_Trial], name: str) -> Curve:
+    """Return the curve of a layer, continued to a layer without weights."""
+    points = sorted((trial.densities[name], _scaled(trial, {name})) for trial in trials)
+    (x0, y0), (x1, y1) = points[0], next((p for p in points if p[0] > points[0][0]), points[0])
+    empty = max(y0 - x0 * (y1 - y0) / (x1 - x0), 0.0) if x1 > x0 else y0
+    return Curve.through([0.0, *(x for x, _ in points)], [empty, *(y for _, y in points)])
