@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from rvsm.splitting import Magnitude as Magnitude
     from rvsm.splitting import ProxSGD as ProxSGD
     from rvsm.splitting import keep_zeros as keep_zeros
+    from rvsm.splitting import profile as profile
     from rvsm.splitting import recalibrate as recalibrate
     from rvsm.splitting import release as release
+    from rvsm.timing import Profile as Profile
 
 __version__ = "0.1.0"
 
@@ -46,7 +48,8 @@ _HOME = {
     "rvsm.lowering": "compile",
     "rvsm.penalties": "L0 L1 MCP SCAD Grouped LHalf LogSum TransformedL1",
     "rvsm.shrinking": "shrink",
-    "rvsm.splitting": "ACDC ADMM RVSM Budget Magnitude ProxSGD keep_zeros recalibrate release",
+    "rvsm.splitting": "ACDC ADMM RVSM Budget Magnitude ProxSGD keep_zeros profile recalibrate release",
+    "rvsm.timing": "Profile",
 }
 _EXTRAS = {
     None: "integrations runtime",

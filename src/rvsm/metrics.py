@@ -54,6 +54,7 @@ class Statistics:
     parameter_zeros: int  # the number of parameters that would be zero, sparsified or not
     penalty: float  # ΣλP(u)
     coupling: float  # Σ(β/2)‖w − u‖²
+    speedup: float | None = None  # the predicted speed of u in the runtime, relative to the dense network, if known
 
     @property
     def sparsity(self) -> float:
@@ -98,6 +99,8 @@ class Statistics:
         of_all = f", {self.sparsity_of_all:.2%} of all {self.parameters:,} parameters" if others else ""
         fraction = "" if self.group_sparsity is None else f", {self.group_sparsity:.2%} of the groups"
         total = f"{self.sparsity:.2%} of the sparsified weights are zero{fraction}{of_all}; ‖w − u‖ = {self.gap:.4g}"
+        if self.speedup is not None:
+            total += f"; {self.speedup:.2f} × as fast as dense, as predicted"
         return "\n".join([head, *rows, total])
 
 

@@ -9,6 +9,7 @@ from rvsm.splitting.attachment import release
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.magnitude import Magnitude
 from rvsm.splitting.method import Method
+from rvsm.splitting.profiling import profile
 from rvsm.splitting.proxsgd import ProxSGD
 from rvsm.splitting.recalibrate import recalibrate
 from rvsm.splitting.rvsm import RVSM
@@ -33,6 +34,7 @@ __all__ = [
     "ProxSGD",
     "Support",
     "keep_zeros",
+    "profile",
     "recalibrate",
     "release",
 ]

@@ -381,8 +381,8 @@ def _rounded_down(number: float) -> float:
     >>> _rounded_down(12.3999), _rounded_down(0.5)
     (12.3, 0.5)
     """
-    digits = 2 - floor(log10(number))
-    return floor(number * 10**digits) / 10**digits
+    unit = 10.0 ** (floor(log10(number)) - 2)
+    return round(floor(number / unit + 1e-9) * unit, 12)
 
 
 def _rounded_up(number: float) -> float:
@@ -391,8 +391,8 @@ def _rounded_up(number: float) -> float:
     >>> _rounded_up(12.301), _rounded_up(1.0)
     (12.4, 1.0)
     """
-    digits = 2 - floor(log10(number))
-    return ceil(number * 10**digits) / 10**digits
+    unit = 10.0 ** (floor(log10(number)) - 2)
+    return round(ceil(number / unit - 1e-9) * unit, 12)
 
 
 def _is_integer(value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -23,6 +24,7 @@ from rvsm.splitting.naming import Named, look_up, select, warn_of_untouched
 from rvsm.splitting.notices import warn
 from rvsm.splitting.options import count_multiplications, give_options
 from rvsm.splitting.portable import Portable
+from rvsm.splitting.profiling import require_fitting, with_profile
 from rvsm.splitting.ranks import ALONE
 from rvsm.splitting.recalibrate import Batches, warn_if_stale
 from rvsm.splitting.shards import drop_gathered
@@ -54,6 +56,9 @@ class Method(Algorithm):
                 layer.penalty = None  # until the first evaluation of the weights
         if self.budget is not None and self.budget.by == "flops":
             count_multiplications(self.layers, self._network, self.example_input)
+        self._measures = self.budget is not None and self.budget.by == "time" and self.budget.profile is None
+        if self.budget is not None and self.budget.by == "time":
+            self.budget = with_profile(self.budget, self.layers, self._network, self.example_input)
         self.example_input = None  # a batch may be large, and is no longer needed
         self._zeros = FixedZeros(self.layers)
         self._attachment: Attachment | None = None  # the last one, which may have been removed
@@ -263,7 +268,8 @@ class Method(Algorithm):
         """Return the sparsity, gap, λ and threshold of each layer, for the sparse copy at the current w."""
         self._require_not_lent("measure it")
         everything = None if self._network is None else list(self._network.parameters())
-        return measure(self._checked(), self._copy, self.threshold, everything)
+        times = None if self.budget is None else self.budget.times
+        return measure(self._checked(), self._copy, self.threshold, everything, times)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return the copies that finalize writes; with a budget, the number of zeros meets the target exactly."""
@@ -315,6 +321,7 @@ class Method(Algorithm):
             "step": self.step,
             "finalized": self._finalized,
             "support": self._zeros.packed(),
+            **({} if self.budget is None else state.of_profile(self.budget.times)),
         }
 
     def portable(self) -> Portable:
@@ -329,6 +336,11 @@ class Method(Algorithm):
         """Load the state of an object with the same method and model, before or after attaching."""
         self._require_not_lent("load a state")
         state.check(saved, self.name, self.settings(), self.layers, self.keeps)
+        if self.budget is not None and self.budget.times is not None:
+            times = state.profile_of(saved, None if self._measures else self.budget.times)
+            if self._measures:
+                require_fitting(times, self.layers, self.budget.times.inputs)
+            self.budget = replace(self.budget, profile=times)
         state.restore(saved, self.layers)
         measure_couplings(self.layers, self.point)
         self.step, self._finalized = int(saved["step"]), bool(saved["finalized"])

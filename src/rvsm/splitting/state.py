@@ -9,6 +9,8 @@ from torch import Tensor
 
 from rvsm.splitting.layers import Layer, Layers
 from rvsm.splitting.zeros import is_mask
+from rvsm.timing import Profile
+from rvsm.timing.file import decode, encode
 
 _FORMAT = 1
 _AWAY = "w"
@@ -77,6 +79,25 @@ def check(
     for option, value in settings.items():
         _require_same(option, saved["settings"].get(option, _BEFORE.get(option)), value)
     _check_tensors(saved, ours, keeps)
+
+
+def of_profile(times: Profile | None) -> dict[str, str]:
+    """Return the part of a state that holds the times of the layers, if the target is a time."""
+    return {} if times is None else {"profile": encode(times)}
+
+
+def profile_of(saved: Mapping[str, Any], given: Profile | None) -> Profile:
+    """Return the profile in a state; it must be the ``given`` one, unless that is None because it was measured.
+
+    A measurement is never the same twice, and the training goes on with the times that it began with.
+    """
+    try:
+        found = decode(saved["profile"])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"the state's profile is missing or damaged ({error})") from None
+    if given is not None:
+        _require_same("profile", found.digest, given.digest)
+    return found
 
 
 def restore(saved: Mapping[str, Any], layers: Sequence[Layer]) -> None:

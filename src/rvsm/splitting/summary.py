@@ -10,6 +10,7 @@ from rvsm.metrics import LayerStatistics, Statistics, zeros
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.layers import Layer, totals
 from rvsm.splitting.units import units
+from rvsm.timing import Profile
 
 
 def measure(
@@ -17,8 +18,12 @@ def measure(
     sparse: Callable[[Layer], Tensor],
     threshold: Callable[[Layer], float],
     parameters: Sequence[Tensor] | None,
+    times: Profile | None = None,
 ) -> Statistics:
-    """Return the statistics of layers, given their sparse copies and thresholds, and all parameters of the model."""
+    """Return the statistics of layers, given their sparse copies and thresholds, and all parameters of the model.
+
+    With a profile, the speed is predicted, too.
+    """
     ordered: list[Layer] = []
     counts: list[list[float]] = []
     penalty = 0.0
@@ -37,6 +42,7 @@ def measure(
         parameter_zeros=sum(int(count) for (count,) in other_zeros) + sum(row.zeros for row in rows),
         penalty=penalty,
         coupling=sum((row.beta or 0.0) / 2 * row.gap**2 for row in rows),
+        speedup=None if times is None else times.speedup({row.name: 1 - row.sparsity for row in rows}),
     )
 
 

@@ -63,7 +63,7 @@ class Curve:
         return cls(tuple(places.tolist()), tuple(values.tolist()))
 
 
-def nondecreasing(values: Sequence[float] | Floats, weights: Sequence[float] | Floats) -> Floats:
+def nondecreasing(values: Sequence[float] | Floats, weights: Sequence[float] | NDArray[np.int64]) -> Floats:
     """Return the closest non-decreasing sequence, in the sense of weighted least squares: neighbours are pooled.
 
     >>> nondecreasing([1.0, 3.0, 2.0, 4.0], [1, 1, 1, 1]).tolist()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
@@ -83,8 +84,8 @@ def decode(text: str) -> "Profile":
                 _needed(times, "shape", _shape, name),
                 _needed(times, "groups", _name, name),
                 Curve(
-                    _needed(times, "densities", lambda found: _rising(found, first=0.0, last=1.0), name),
-                    _needed(times, "seconds", lambda found, n=_length(times): _rising(found, length=n), name),
+                    _needed(times, "densities", partial(_rising, first=0.0, last=1.0), name),
+                    _needed(times, "seconds", partial(_rising, length=_length(times)), name),
                 ),
             )
             for name, times in layers.items()

@@ -1,0 +1,158 @@
+"""The profile of a model's layers: measured with their own groups, and checked against a model that is to be trained."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from rvsm.example_inputs import example_tuple
+from rvsm.groups import Coupled, Grouping
+from rvsm.modes import random_state_kept
+from rvsm.splitting.budget import Budget
+from rvsm.splitting.coupled import coupled
+from rvsm.splitting.ends import without_ends
+from rvsm.splitting.layers import Layer, Layers
+from rvsm.splitting.naming import select
+from rvsm.splitting.notices import warn
+from rvsm.splitting.options import give_options
+from rvsm.splitting.shards import is_distributed
+from rvsm.splitting.units import units
+from rvsm.splitting.weights import unwrap
+from rvsm.timing import Profile
+
+BATCH = 64
+"""The batch size of a profile for which none is given."""
+
+Example = Tensor | tuple[Any, ...] | None
+
+
+def profile(
+    model: nn.Module,
+    example_input: Tensor | Sequence[Tensor],
+    *,
+    groups: Grouping | str = "element",
+    include: Iterable[str] | None = None,
+    exclude: Iterable[str] | None = None,
+    batch: int = BATCH,
+    threads: int | None = None,
+) -> Profile:
+    """Measure how long each layer takes in the runtime on this machine, depending on its zeros.
+
+    The network is compiled with random zeros at several densities and timed, layer by layer and as a whole; the weights
+    of the model are not changed. Give the result to ``Budget(speedup=…, profile=…)``, or ``save`` it to a file.
+
+    Args:
+        model: a module all of which the runtime can run; one that would need PyTorch is a ValueError that says for what.
+        example_input: a batch, or a tuple of several inputs; only the shapes matter.
+        groups: which weights are zero together, as in the training that the profile is for.
+        include: shell patterns of the parameters that may have zeros; as for a method by default.
+        exclude: shell patterns of the parameters that stay dense.
+        batch: the number of examples in a call.
+        threads: the number of threads of a call; by default ``OMP_NUM_THREADS`` if it is set, else all usable cores.
+
+    >>> model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10))
+    >>> times = profile(model, torch.zeros(1, 1, 6, 6), batch=8, threads=1)
+    >>> list(times.layers), times.batch, times.dense > times.seconds({"0.weight": 0.1})
+    (['0.weight', '3.weight'], 8, True)
+
+    """
+    network = unwrap(model)
+    examples = example_tuple(example_input)
+    layers = select(network, include, exclude)
+    give_options(layers, {"groups": groups}, None, named=False)
+    arranged = coupled if any(isinstance(layer.groups, Coupled) for layer in layers) else without_ends
+    return measured(arranged(layers, network, examples), network, examples, batch=batch, threads=threads)
+
+
+def with_profile(budget: Budget, layers: Layers, network: nn.Module | None, example_input: Example) -> Budget:
+    """Return a budget by time with its profile, which is checked against the layers, or measured if there is none."""
+    if (given := budget.times) is not None:
+        inputs = None if example_input is None else [tuple(x.shape[1:]) for x in example_tuple(example_input)]
+        require_fitting(given, layers, inputs)
+        return budget
+    if network is None or example_input is None:
+        raise ValueError(
+            "a budget by time needs profile=, a file that rvsm profile wrote, or the module and example_input=, a batch"
+            " to measure the runtime with"
+        )
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise ValueError(
+            "several processes would measure different times; measure once, with rvsm profile or rvsm.profile(...) in"
+            " one process, and give all of them the file as profile="
+        )
+    return replace(budget, profile=measured(layers, network, example_tuple(example_input)))
+
+
+def measured(
+    layers: Layers, network: nn.Module, examples: tuple[Tensor, ...], *, batch: int = BATCH, threads: int | None = None
+) -> Profile:
+    """Return the profile of layers with their groups, measured on this machine."""
+    from rvsm.timing.measure import measure
+
+    if batch < 1:
+        raise ValueError(f"batch must be at least 1 but is {batch}")
+    if any(is_distributed(layer.parameter) for layer in layers):
+        raise ValueError("the time of a sharded network cannot be measured; give profile=, measured before sharding")
+    groups = {layer.name: described(layer.groups) for layer in layers}
+    with random_state_kept():
+        try:
+            return measure(network, examples, _RandomZeros(layers), groups, batch=batch, threads=threads)
+        except ValueError as error:
+            raise ValueError(f"the time of the network cannot be predicted: {error}") from None
+
+
+def require_fitting(given: Profile, layers: Sequence[Layer], inputs: Iterable[tuple[int, ...]] | None) -> None:
+    """Raise if a profile is of another network or of other groups; warn if it is of another kind of machine."""
+    from rvsm.runtime.kernels.jit import machine
+
+    matrices = [layer for layer in layers if layer.parameter.dim() > 1]
+    shapes = {layer.name: tuple(layer.parameter.shape) for layer in matrices}
+    if (difference := given.differences(shapes, inputs)) is not None:
+        raise ValueError(
+            f"the profile is of another network: {difference}; measure this one with rvsm profile, or exclude layers"
+            " that the runtime does not have"
+        )
+    for layer in matrices:
+        if (there := given.layers[layer.name].groups) != (here := described(layer.groups)):
+            raise ValueError(
+                f"the profile was measured with zeros by {there} in {layer.name!r}, but here they are by {here}; measure"
+                " it with the groups of the training"
+            )
+    if given.machine != (here := machine().name):
+        warn(
+            f"the profile is of a machine of the type {given.machine!r}, and this one is {here!r}: the speed is"
+            " predicted for the former, and a measurement here will differ"
+        )
+
+
+def described(groups: Grouping) -> str:
+    """Return the name of a grouping, with its size if it has one.
+
+    >>> from rvsm.groups import Block, Element
+    >>> described(Element()), described(Block(size=4))
+    ('element', 'block of 4')
+    """
+    size = getattr(groups, "size", None)
+    return type(groups).__name__.lower() + ("" if size is None else f" of {size}")
+
+
+class _RandomZeros:
+    """Makes random groups of layers zero, as many as a density asks for; one group of each unit always stays."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._units = units(layers)
+        self._generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, density: float) -> Mapping[str, Tensor]:
+        """Return which weights of each layer are zero."""
+        masks: dict[str, Tensor] = {}
+        for unit in self._units:
+            groups = unit.magnitudes()
+            order = torch.rand(groups.numel(), generator=self._generator).argsort()
+            chosen = torch.ones(groups.numel(), dtype=torch.bool)
+            chosen[order[: max(1, round(density * groups.numel()))]] = False
+            masks.update(unit.spread(chosen.view(groups.shape).to(groups.device)))
+        return {name: mask.cpu() for name, mask in masks.items()}
