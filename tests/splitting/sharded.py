@@ -34,11 +34,13 @@ from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionP
 from torch.nn.parallel import DistributedDataParallel
 
 import rvsm
+from rvsm.runtime.kernels.jit import machine
 from rvsm.splitting import Method
 from rvsm.splitting.magnitudes import Magnitudes, survey
 from rvsm.splitting.ranks import Ranks
 from rvsm.splitting.selection import candidates, cutoffs, removals, smallest, together
 from rvsm.splitting.shards import local
+from rvsm.timing import Curve, LayerTimes, Profile
 
 FOLDER = Path(sys.argv[1]) if __name__ == "__main__" else Path()  # for what the processes write
 STEPS = 8
@@ -62,6 +64,13 @@ def perceptron() -> nn.Sequential:
     """Return two linear layers of 11 and 3 rows."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(13, 11), nn.ReLU(), nn.Linear(11, 3))
+
+
+def perceptron_times() -> Profile:
+    """Return times of the two linear layers, of which the first is dearer and no faster with a few zeros."""
+    first = LayerTimes((11, 13), "element", Curve((0.0, 0.6, 1.0), (1e-6, 1e-3, 1.001e-3)))
+    last = LayerTimes((3, 11), "element", Curve((0.0, 1.0), (1e-6, 1e-4)))
+    return Profile(machine().name, 64, 1, ((13,),), 1e-5, {"0.weight": first, "2.weight": last})
 
 
 def batches(model: nn.Module, count: int = STEPS) -> Iterator[Tensor]:
@@ -365,6 +374,7 @@ def budgets_use_the_numbers_of_the_whole_layers() -> None:
     with_budget(scope="layer")
     with_budget(normalize=True)
     with_budget(network, by="flops")
+    with_budget(by="time", profile=perceptron_times())
     with_budget(floor=0.2)
     raises(ValueError, "is not feasible", lambda: with_budget(floor=0.5))
 
