@@ -115,6 +115,7 @@ def line_of(run: Run) -> dict[str, Any]:
         "images_per_second": record.images_per_second,
         "test": tests,
         **{key: kept[key] for key in ("test_images", "sparsity", "sparsity_of_all", "multiplications_saved")},
+        **({} if outcome.speed is None else {"speed": kept["speed"]}),
         **{key: kept[key] for key in ("weights", "parameters", "nonzeros")},
         "layers": {name: {"shape": one.shape, "density": one.density} for name, one in outcome.layers.items()},
         "images": outcome.images,

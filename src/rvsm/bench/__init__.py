@@ -1,7 +1,7 @@
 """Compare the sparse runtime with alternative engines."""
 
-from rvsm.bench.commands import bench, measure, pack
+from rvsm.bench.commands import bench, measure, pack, profile
 from rvsm.bench.comparison import Comparison, Measurement, compare
 from rvsm.bench.engines import ENGINES, OURS
 
-__all__ = ["ENGINES", "OURS", "Comparison", "Measurement", "bench", "compare", "measure", "pack"]
+__all__ = ["ENGINES", "OURS", "Comparison", "Measurement", "bench", "compare", "measure", "pack", "profile"]

@@ -1,4 +1,4 @@
-"""The work of the commands ``pack`` and ``bench``, with plain arguments."""
+"""The work of the commands ``pack``, ``bench`` and ``profile``, with plain arguments."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -10,10 +10,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from rvsm.bench.comparison import Comparison, compare
+from rvsm.groups import Block
 from rvsm.models import fill
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
 from rvsm.runtime.plan.axes import sizes_of
+from rvsm.timing import Profile
 
 
 def model_of(
@@ -149,6 +151,31 @@ def bench(
     return compare(
         model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
     )
+
+
+def profile(
+    source: str,
+    out: Path,
+    *,
+    groups: str = "element",
+    size: int | None = None,
+    exclude: Sequence[str] | None = None,
+    batch: int = 64,
+    threads: int | None = None,
+    weights: Path | None = None,
+    shape: Sequence[int] | None = None,
+    allow_import: Collection[str] = (),
+) -> Profile:
+    """Measure the times of a network's layers, write them to a file, and return them."""
+    from rvsm.splitting import profile
+
+    if size is not None and groups != "block":
+        raise ValueError(f"--size is the size of a block; give it with --groups block, not {groups}")
+    model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
+    grouping = groups if size is None else Block(size=size)
+    found = profile(model, example, groups=grouping, exclude=exclude, batch=batch, threads=threads)
+    found.save(out)
+    return found
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:

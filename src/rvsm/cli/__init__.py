@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rvsm import __version__
-from rvsm.cli.networks import bench, evaluate, info, pack, predict
+from rvsm.cli.networks import bench, evaluate, info, pack, predict, profile
 from rvsm.cli.sweep import sweep
 from rvsm.cli.terminal import LogFormatter, add_allow_import, complain, parser_of, path, show
 from rvsm.cli.together import Ending, launched, run_together
@@ -206,6 +206,7 @@ COMMANDS: dict[str, tuple[Command, str]] = {
     "predict": (predict, "print the classes of images: rvsm predict RUN|FILE IMAGE…"),
     "pack": (pack, "write a network to a file for the sparse runtime: rvsm pack RUN|module:callable"),
     "bench": (bench, "time a network in the sparse runtime and in other engines: rvsm bench RUN|module:callable"),
+    "profile": (profile, "measure what zeros are worth in the sparse runtime: rvsm profile RUN|module:callable"),
     "info": (info, "describe the contents of a packed file: rvsm info FILE"),
     "collect": (_collect, "save finished runs as lines of a text file: rvsm collect RUN… --into FILE.jsonl"),
     **{name: (found, _summary(found)) for name, found in plugins("rvsm.commands").items()},

@@ -1,4 +1,4 @@
-"""The commands that use networks: pack, bench, info, evaluate and predict."""
+"""The commands that use networks: pack, bench, profile, info, evaluate and predict."""
 
 import argparse
 import json
@@ -54,6 +54,35 @@ def bench(words: list[str]) -> None:
         )
     else:
         show(measure(Path(options.source), **how))
+
+
+def profile(words: list[str]) -> None:
+    """Measure how long each layer takes in the sparse runtime, depending on its zeros."""
+    parser = parser_of(
+        "profile",
+        "Measure how long each layer of a network takes in the sparse runtime on this machine, depending on its zeros,"
+        " and write it to a file for rvsm train --budget.speedup 5 --budget.profile FILE. Measure on the machine, with"
+        " the batch size and the threads, that the speed is for, while nothing else runs there.",
+    )
+    parser.add_argument("source", metavar="RUN|module:callable", help="a run, or a callable that makes the network")
+    _add_network(parser)
+    parser.add_argument("--batch", type=int, default=64, help="examples in a call (default: %(default)s)")
+    parser.add_argument("--threads", type=int, help="threads of a call (default: OMP_NUM_THREADS, or all cores)")
+    parser.add_argument(
+        "--groups", default="element", help="which weights are zero together, as in the training (default: element)"
+    )
+    parser.add_argument("--size", type=int, help="the number of output channels in a block, for --groups block")
+    parser.add_argument(
+        "--exclude", action="append", metavar="PATTERN", help="parameters that stay dense, as in the training"
+    )
+    parser.add_argument("--out", type=path, default=Path("profile.json"), help="the file (default: %(default)s)")
+    options = parser.parse_args(words)
+    from rvsm.bench import profile
+
+    network = {"weights": options.weights, "shape": options.input, "allow_import": options.allow_import}
+    zeros = {"groups": options.groups, "size": options.size, "exclude": options.exclude}
+    show(profile(options.source, options.out, batch=options.batch, threads=options.threads, **network, **zeros))
+    show(options.out)
 
 
 def info(words: list[str]) -> None:

@@ -17,6 +17,8 @@ from rvsm.optimizers import OptimizerOptions
 from rvsm.penalties import Penalty
 from rvsm.schedules import Schedule
 from rvsm.splitting import Budget, Method
+from rvsm.splitting import profile as measure_profile
+from rvsm.timing import Profile
 
 
 def dataset(config: Config) -> Dataset:
@@ -68,20 +70,37 @@ def grouping(config: Config) -> Grouping | None:
     return None if config.groups is None else entry("groups", config.groups.name)(**config.groups.options)
 
 
-def budget(config: Config, steps: int) -> Budget | None:
-    """Return the budget for a training of this many steps, if there is one."""
-    return None if config.budget is None else Budget(steps=steps, **config.budget)
+def budget(config: Config, steps: int, times: Profile | None = None) -> Budget | None:
+    """Return the budget for a training of this many steps, if there is one, with the times of the layers if known."""
+    return None if config.budget is None else Budget(steps=steps, **{**config.budget, "profile": times})
 
 
-def method(config: Config, model: nn.Module, steps: int, example: Tensor) -> Method | None:
-    """Return the method that makes the model sparse in this many steps; None for dense training."""
+def profile(config: Config, model: nn.Module, example: Tensor) -> Profile | None:
+    """Return the times of the layers, from their file or measured, if the target is a time."""
+    target = budget(config, steps=1)
+    if config.budget is None or target is None or target.by != "time":
+        return None
+    with _of("budget"):
+        if (file := config.budget["profile"]) is not None:
+            return Profile.load(file)
+        chosen = {key: config.method.options.get(key) for key in ("include", "exclude")}
+        return measure_profile(model, example[:1], groups=grouping(config) or "element", **chosen)
+
+
+def method(
+    config: Config, model: nn.Module, steps: int, example: Tensor, times: Profile | None = None
+) -> Method | None:
+    """Return the method that makes the model sparse in this many steps; None for dense training.
+
+    A target that is a time needs the times of the layers.
+    """
     if config.method.name == "dense":
         return None
     maker = entry("method", config.method.name)
     whole = {
         "penalty": penalty(config),
         "groups": grouping(config),
-        "budget": budget(config, steps),
+        "budget": budget(config, steps, times),
         "example_input": example,
         "epoch_steps": steps // config.training.epochs,
         "steps": None if takes(maker, "budget") else steps,  # a budget already has them

@@ -9,7 +9,11 @@ from typing import Any
 from rvsm.config.training import Augment, Training
 from rvsm.config.values import plain
 
-OF_THE_MACHINE = {"data": ("path",), "training": ("threads", "device", "tensorboard", "checkpoint_every")}
+OF_THE_MACHINE = {
+    "data": ("path",),
+    "training": ("threads", "device", "tensorboard", "checkpoint_every"),
+    "budget": ("profile",),
+}
 """The options that say where and how a training runs, not what is trained, by section."""
 
 

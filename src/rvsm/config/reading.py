@@ -20,7 +20,8 @@ from rvsm.models import NotAllowedError
 
 _NO_TARGET = (
     "the method needs to know how many zeros you want: give a target sparsity, --budget.sparsity 0.9 (rvsm,"
-    " magnitude, acdc), or a penalty's weight, --penalty.lam 1e-6, with rvsm also --method.beta 0.08"
+    " magnitude, acdc), a target speed, --budget.speedup 5, or a penalty's weight, --penalty.lam 1e-6, with rvsm also"
+    " --method.beta 0.08"
 )
 
 
@@ -183,6 +184,8 @@ def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
     weights = None if takes(options.sections["model"], "weights") else sections["model"].pop("weights")
     if sections["data"].get("path") is not None:
         sections["data"]["path"] = _anywhere(sections["data"]["path"])
+    if sections.get("budget", {}).get("profile") is not None:
+        sections["budget"]["profile"] = _anywhere(sections["budget"]["profile"])
     return Config(
         name=values["name"] or name,
         seed=values["seed"],
@@ -206,7 +209,12 @@ def _require_target(config: Config) -> None:
         raise ValueError(_NO_TARGET)
     maker = entry("method", method)
     if takes(maker, "budget") and not takes(maker, "penalty") and config.budget is None:
-        raise ValueError(f"{method} needs a target: give --budget.sparsity 0.9")
+        raise ValueError(f"{method} needs a target: give --budget.sparsity 0.9, or --budget.speedup 5")
+    if config.budget is not None and config.budget["sparsity"] is None and config.budget["speedup"] is None:
+        raise ValueError(
+            "budget.sparsity is missing: give --budget.sparsity 0.9, or a target speed, --budget.speedup 5, on the"
+            " command line, or write it in the file"
+        )
     if method == "admm" and (config.penalty is None) == (options.get("sparsity") is None):
         raise ValueError(
             "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"

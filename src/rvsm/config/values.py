@@ -52,7 +52,7 @@ def kind_of(annotation: Any) -> Kind:  # noqa: PLR0911 - one line per kind of ty
     if origin is Annotated:
         return kind_of(parts[0])
     if _is_union(annotation):
-        kinds = [kind_of(part) for part in parts]
+        kinds = [kind for part in parts if (kind := kind_of(part)) is not OBJECT] or [OBJECT]
         return Kind(" or ".join(kind.words for kind in kinds), lambda value: _first(kinds, value))
     if origin is Literal:
         return _one_of({_text(part): part for part in parts})

@@ -137,6 +137,32 @@ class Runtime:
         return fastest / ours[0], engine
 
 
+@dataclass(frozen=True)
+class Speed:
+    """The speed in the runtime relative to the dense network there, if it was the target."""
+
+    predicted: float = read_with(NON_NEGATIVE.needed)  # from the profile, for its machine
+    measured: float = read_with(NON_NEGATIVE.needed)  # at the end, on the machine that trained
+    milliseconds: float = read_with(NON_NEGATIVE.needed)  # of a call, as measured
+    batch: int = read_with(COUNT.needed)
+    threads: int = read_with(COUNT.needed)
+
+    @property
+    def sentence(self) -> str:
+        """The speed in words."""
+        threads = f"{self.threads} thread{'s' * (self.threads > 1)}"
+        return (
+            f"{self.measured:.2f} × as fast as the dense network in the runtime ({self.predicted:.2f} × predicted),"
+            f" {self.milliseconds:.3g} ms for a batch of {self.batch} with {threads}"
+        )
+
+
+def speed_of(tree: Any, key: str = "speed") -> Speed | None:
+    """Read the speed in a result; None if it was not the target."""
+    found = TABLE.given(tree, key)
+    return None if found is None else Speed(**read_fields(Speed, found))
+
+
 def _minutes(tree: Any, key: str) -> float | None:
     seconds = NON_NEGATIVE.given(tree, "seconds")
     return NON_NEGATIVE.given(tree, key) if seconds is None else seconds / 60
@@ -178,6 +204,7 @@ class Outcome:
     sparsity: float = read_with(FRACTION.needed)  # the fraction of zeros over the sparsified weights
     sparsity_of_all: float = read_with(FRACTION.needed)  # the fraction of zeros over all parameters
     multiplications_saved: float | None = read_with(FRACTION.given)  # the fraction of multiplications by zero
+    speed: Speed | None = read_with(speed_of)  # in the runtime, if it was the target
     weights: int = read_with(COUNT.needed)  # the number of sparsified weights
     parameters: int = read_with(COUNT.needed)
     nonzeros: int = read_with(COUNT.needed)  # the number of parameters that are not zero

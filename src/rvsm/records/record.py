@@ -54,6 +54,7 @@ class Evaluation:
     accuracy_w: float | None = read_with(FRACTION.at, "w", "accuracy")
     accuracy_u: float | None = read_with(FRACTION.at, "u", "accuracy")
     sparsity: float | None = read_with(FRACTION.at)  # the fraction of zeros in u
+    speedup: float | None = read_with(NON_NEGATIVE.at)  # the predicted speed of u, if the target is a time
     gap: float | None = read_with(NON_NEGATIVE.at)  # ‖w − u‖
     lagrangian: float | None = read_with(NUMBER.at)  # ℒ(w, u)
     phase: str | None = read_with(LINE.at)  # "ramp", "hold" or "heal", if there is a target sparsity

@@ -1,6 +1,7 @@
 """The folder of a run; only this module reads and writes it.
 
-``config.toml`` has the options, ``about.json`` the machine, ``metrics.jsonl`` a line for each evaluation on the
+``config.toml`` has the options, ``about.json`` the machine, ``profile.json`` the times of the layers if the target is a
+time, ``metrics.jsonl`` a line for each evaluation on the
 validation images, ``checkpoints/`` the states from which the run can be resumed, ``model.safetensors`` and
 ``result.json`` the result.
 """
@@ -22,6 +23,7 @@ from rvsm.records.outcome import check_result
 from rvsm.records.reading import parse, read_table, read_text
 from rvsm.records.states import DamagedError, Tree, load_weights, save_weights
 from rvsm.records.values import COUNT
+from rvsm.timing import Profile
 
 _KEPT = 2  # checkpoints: the newest, and the one before in case it is damaged
 
@@ -69,7 +71,7 @@ class Run:
             raise ValueError(f"{folder} is not a run's folder: it {there}; give a folder that rvsm train made")
 
     @classmethod
-    def create(cls, folder: Path, *, config: str, about: Mapping[str, Any]) -> "Run":
+    def create(cls, folder: Path, *, config: str, about: Mapping[str, Any], profile: Profile | None = None) -> "Run":
         """Create the folder; config.toml is written last, so that a folder that has one is complete."""
         if (folder / "config.toml").exists():
             raise ValueError(f"{folder} already holds a run; resume it, or give another folder")
@@ -81,6 +83,8 @@ class Run:
             )
         (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
         write_text(_json(about, indent=1), folder / "about.json")
+        if profile is not None:
+            profile.save(folder / "profile.json")
         write_text(config, folder / "config.toml")
         return cls(folder)
 
@@ -98,6 +102,11 @@ class Run:
     def about(self) -> dict[str, Any]:
         """Return the machine and the versions that it ran with."""
         return read_table(self.folder / "about.json") or {}
+
+    def profile(self) -> Profile | None:
+        """Return the times of the layers that the run's target is about, if it is a time."""
+        file = self.folder / "profile.json"
+        return Profile.load(file) if file.exists() else None
 
     # Metrics
 

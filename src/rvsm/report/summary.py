@@ -57,7 +57,13 @@ def _one(c: Configuration) -> str:
             f" {_percent(c.accuracy_u)} of the test images correctly, the weights w at the end of training"
             f" {_percent(c.accuracy_w)}."
         )
-    return " ".join(filter(None, [said, _progress(c), _caution([c])]))
+    return " ".join(filter(None, [said, _speed(c), _progress(c), _caution([c])]))
+
+
+def _speed(c: Configuration) -> str:
+    """Return the speed in the runtime, if it was the target."""
+    speeds = [outcome.speed for outcome in c.outcomes if outcome.speed is not None]
+    return f"{'The first' if len(speeds) > 1 else 'It'} is {speeds[0].sentence}." if speeds else ""
 
 
 def _several(found: Sequence[Configuration]) -> str:

@@ -258,7 +258,10 @@ class Budget:
         own = [all_units[i].first.sparsity for i in alone]
         whole = target * self._costs.whole([c.population.total for c in found])
         uniform = self._uniform([found[i] for i in alone], own, progress, target, whole)
-        aims = [(uniform if share is None else progress * share) * each.total for share, each in zip(own, groups, strict=True)]
+        aims = [
+            (uniform if share is None else progress * share) * each.total
+            for share, each in zip(own, groups, strict=True)
+        ]
         for i, count in zip(alone, taken := counts_for(groups, aims), strict=True):
             counts[i] = count
         if free:

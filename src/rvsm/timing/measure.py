@@ -96,11 +96,25 @@ def measure(
         trials[0].program.threads,
         tuple(tuple(x.shape[1:]) for x in examples),
         median(_scaled(trial, set(trial.operations) - set(measured)) for trial in trials),
-        {
-            name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name))
-            for name in measured
-        },
+        {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
     )
+
+
+def compared(
+    model: nn.Module, example_input: Tensor | Sequence[Tensor], *, batch: int, threads: int | None = None
+) -> tuple[float, float]:
+    """Return the seconds of a call of a network in the runtime, without its zeros and with them, measured in turn."""
+    examples = example_tuple(example_input)
+    network = copy.deepcopy(model).to("cpu", torch.float32).eval()
+    variants = Variants(network, examples)
+    filled = {name: _filled(w) for name, w in network.named_parameters() if name in variants.weights}
+    inputs = trial_inputs(examples, batch)
+    trials = [_Trial(Program(variants.plan(w), threads=threads).prepare(), {}, {}) for w in (filled, {})]
+    for _ in range(ROUNDS):
+        for trial in trials:
+            _time_calls(trial, inputs)
+    dense, sparse = (trial.call for trial in trials)
+    return dense, sparse
 
 
 def _filled(w: Tensor) -> Tensor:
@@ -118,11 +132,15 @@ def _time(trial: _Trial, inputs: tuple[Tensor, ...], batch: int) -> None:
     for number, row in enumerate(trial.program.explain(SINGLE if batch == SINGLE else None).rows):
         table[row.name if row.sparsity is not None else f"operation {number}"] += row.seconds
     trial.operations = {name: min(taken, trial.operations.get(name, taken)) for name, taken in table.items()}
+    _time_calls(trial, inputs)
+    trial.spent += time.perf_counter() - begin
+
+
+def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
     for _ in range(3):
         start = time.perf_counter()
         trial.program(*inputs)
         trial.call = min(trial.call, time.perf_counter() - start)
-    trial.spent += time.perf_counter() - begin
 
 
 def _scaled(trial: _Trial, names: set[str]) -> float:

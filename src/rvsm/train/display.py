@@ -85,7 +85,7 @@ class TensorBoard(Callback):
     def on_record(self, trainer: Trainer, record: Mapping[str, Any]) -> None:
         """Write the numbers."""
         assert self._writer is not None
-        for key in ("loss", "learning_rate", "sparsity", "gap", "lagrangian", "images_per_second"):
+        for key in ("loss", "learning_rate", "sparsity", "speedup", "gap", "lagrangian", "images_per_second"):
             if key in record:
                 self._writer.add_scalar(key, record[key], trainer.step)
         for copy in ("w", "u"):
@@ -104,6 +104,8 @@ def line(console: Console, record: Mapping[str, Any], epochs: int) -> None:
     parts += [f"{copy} {100 * record[copy]['accuracy']:5.2f} %" for copy in "wu" if copy in record]
     if "sparsity" in record:
         parts += [f"zeros {100 * record['sparsity']:5.2f} %", f"gap {record['gap']:.3g}"]
+    if "speedup" in record:
+        parts.append(f"{record['speedup']:5.2f} × as fast")
     if record.get("phase"):
         parts.append(f"{record['phase']:4}")
     parts += [f"{record['images_per_second']:,.0f} images/s", f"{clock(record['time_left'])} left"]

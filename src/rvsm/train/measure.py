@@ -44,6 +44,7 @@ def sparsity_record(method: Method, loss: float) -> dict[str, Any]:
     return {
         "phase": None if method.budget is None else method.budget.phase(max(method.step - 1, 0)),  # of the last step
         "sparsity": statistics.sparsity,
+        **({} if statistics.speedup is None else {"speedup": statistics.speedup}),
         "sparsity_of_all": statistics.sparsity_of_all,
         "gap": statistics.gap,
         "lagrangian": statistics.lagrangian(loss),

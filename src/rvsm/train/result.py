@@ -42,6 +42,7 @@ def finish(trainer: Trainer) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "sparsity": 1 - kept / weights if weights else 0.0,
         "sparsity_of_all": 1 - nonzeros / sum(p.numel() for p in parameters),
         "multiplications_saved": _saved(trainer, held, uses),
+        **_speed(trainer, held, image[:1]),
         "weights": weights,
         "parameters": sum(p.numel() for p in parameters),
         "nonzeros": nonzeros,
@@ -103,6 +104,27 @@ def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, flo
     counted = [(uses[name], w) for name, w in trainer.model.named_parameters() if name in uses]
     total = sum(count * w.numel() for count, w in counted)
     return 1 - sum(count * int(w.count_nonzero()) for count, w in counted) / total
+
+
+def _speed(trainer: Trainer, held: list[tuple[str, Tensor]], image: Tensor) -> dict[str, Any]:
+    """Return the speed in the runtime, predicted for the machine of the profile and measured here, if it is a target."""
+    times, method = trainer.times, trainer.method
+    if times is None or method is None or method.budget is None or not trainer.ranks.first:
+        return {}
+    from rvsm.timing.measure import compared
+
+    dense, sparse = compared(trainer.model, image, batch=times.batch, threads=times.threads)
+    return {
+        "speed": {
+            "target": method.budget.speedup,
+            "predicted": times.speedup({name: int(w.count_nonzero()) / w.numel() for name, w in held}),
+            "measured": dense / sparse,
+            "milliseconds": 1e3 * sparse,
+            "batch": times.batch,
+            "threads": times.threads,
+            "machine": times.machine,
+        }
+    }
 
 
 def _channels(trainer: Trainer, held: list[tuple[str, Tensor]]) -> dict[str, int] | None:

@@ -11,8 +11,9 @@ from rich.console import Console
 from rvsm.config import Config, as_toml, config_of, described, differences
 from rvsm.data import Dataset
 from rvsm.files import printable
-from rvsm.records import Run, locked
+from rvsm.records import Run, locked, speed_of
 from rvsm.threads import torch_threads
+from rvsm.timing.file import decode, encode
 from rvsm.train.display import Display, TensorBoard, clock
 from rvsm.train.divergence import DivergenceError
 from rvsm.train.hardware import describe, processor
@@ -47,7 +48,8 @@ def start(
         with locked(folder):  # the folder is made only now, so invalid input leaves none
             _refuse(config, folder)  # another process may have been faster
             with writing(folder, config):
-                run = Run.create(folder, config=as_toml(config), about=describe(trainer.placement, ranks.size))
+                about = describe(trainer.placement, ranks.size)
+                run = Run.create(folder, config=as_toml(config), about=about, profile=trainer.times)
             return _train(run, folder, trainer)
 
 
@@ -75,7 +77,8 @@ def resume(
         stack.enter_context(torch_threads(config.training.threads or _threads(then, ranks) or ranks.threads))
         listeners = [*_listeners(config, folder, console, brief=brief, ranks=ranks), *callbacks]
         remainder = state is None or (isinstance(state, Mapping) and state.get("remainder") is True)
-        trainer = Trainer(config, data, listeners, remainder=remainder, ranks=ranks)
+        times = None if left["profile"] is None else decode(left["profile"])
+        trainer = Trainer(config, data, listeners, remainder=remainder, ranks=ranks, times=times)
         _compare_machines(then, describe(trainer.placement, ranks.size), console)
         if state is None:
             trainer.load_initial_weights()
@@ -102,7 +105,9 @@ def _left(folder: Path, console: Console, stack: ExitStack) -> dict[str, Any]:
         _warn(console, complaint)
     if complaints:
         _warn(console, "the previous checkpoint is used" if state else "no checkpoint is intact: the run starts again")
-    return {"config": run.config(), "state": state, "about": _about(run, console)}
+    times = run.profile()
+    profile = None if times is None else encode(times)
+    return {"config": run.config(), "state": state, "about": _about(run, console), "profile": profile}
 
 
 def start_or_resume(
@@ -163,13 +168,14 @@ _SUMMARISED = ("test", "sparsity", "sparsity_of_all", "multiplications_saved", "
 def summary(result: dict[str, Any]) -> str:
     """Return a result as a sentence."""
     w, u = (f"{100 * result['test'][copy]['accuracy']:.2f} %" for copy in ("w", "u"))
+    fast = speed_of(result)
     if not result["sparsity"]:
         return f"test accuracy {u}, no zeros; {clock(result['seconds'])}"
     parts = {"all parameters": result["sparsity_of_all"], "the multiplications": result["multiplications_saved"]}
     others = ", ".join(f"{100 * zeros:.2f} % of {part}" for part, zeros in parts.items() if zeros is not None)
     return (
         f"test accuracy of u {u} with {100 * result['sparsity']:.2f} % zeros of the sparsified weights ({others});"
-        f" of w {w}; {clock(result['seconds'])}"
+        f" of w {w}; {'' if fast is None else f'{fast.sentence}; '}{clock(result['seconds'])}"
     )
 
 

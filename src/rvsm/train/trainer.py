@@ -16,6 +16,8 @@ from rvsm.config import Config, build, described, differences
 from rvsm.data import Batches, Dataset, Images, keeps_remainder, moments
 from rvsm.models import Prepared, fill
 from rvsm.records import check_weights
+from rvsm.timing import Profile
+from rvsm.timing.file import decode, encode
 from rvsm.train.divergence import explain_divergence, require_finite_weights
 from rvsm.train.hardware import fit, memory, place
 from rvsm.train.measure import evaluate, histogram, sparsity_record
@@ -54,6 +56,8 @@ class Trainer:
         remainder: whether a smaller last batch may be used if `keeps_remainder` says so; states of trainings that
             started before this rule existed do not have it.
         ranks: the processes that train together; each has a trainer, and all must do the same.
+        times: the times of the layers, if the target is a time and the training began with these; by default, those of
+            the file that the options name, or measured.
 
     """
 
@@ -65,6 +69,7 @@ class Trainer:
         *,
         remainder: bool = True,
         ranks: Ranks = ALONE,
+        times: Profile | None = None,
     ) -> None:
         self.config, self.callbacks, self._remainder, self.ranks = config, callbacks, remainder, ranks
         training, name = config.training, config.model.name
@@ -94,7 +99,8 @@ class Trainer:
         self._options = build.optimizer(config)
         self.lr = self._options.lr
         self.optimizer = self._options.build([p for p in self.model.parameters() if p.requires_grad])
-        self.method = build.method(config, self.model, self.steps, x)
+        self.times = self._times(x) if times is None else times
+        self.method = build.method(config, self.model, self.steps, x, self.times)
         if self.method is not None:
             self.method.attach(self.optimizer)
         self._running = {"loss": 0.0, "correct": 0, "seen": 0}
@@ -293,6 +299,16 @@ class Trainer:
         augment = build.augmentations(self.config)
         self.batches = self._batches(train, batch, seed=seed, augment=augment, drop_last=drop_last)
         self.validation = None if held is None or not len(held) else self.quiet(held)
+
+    def _times(self, x: Tensor) -> Profile | None:
+        """Return the times of the layers if the target is a time; all processes have those of the first."""
+
+        def found() -> str | None:
+            times = build.profile(self.config, self.model, x)
+            return None if times is None else encode(times)
+
+        text = self.ranks.share(found)
+        return None if text is None else decode(text)
 
     def quiet(self, images: Images) -> Batches:
         """Return images in their original order, without augmentation, for an evaluation."""

@@ -91,24 +91,30 @@ def losses(found: Sequence[Configuration]) -> Figure | None:
 
 def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
     """Draw the fraction of zeros and the distance between w and u against the epoch, for all configurations."""
-    sparsity, gap = attrgetter("sparsity"), attrgetter("gap")
+    sparsity, gap, speedup = attrgetter("sparsity"), attrgetter("gap"), attrgetter("speedup")
     shown = [c for c in found if c.series(sparsity) or c.series(gap)]
     if not shown:
         return None
 
+    fast = {c: c.series(speedup) for c in shown if c.series(speedup)}
+
     def draw(canvas: Canvas) -> None:
-        zeros, gaps = plot.panels(canvas, 2, width=3.4, sharey=False)
+        zeros, gaps, *speeds = plot.panels(canvas, 3 if fast else 2, width=2.6 if fast else 3.4, sharey=False)
+        for axes in speeds:
+            _overlaid(axes, fast)
+            axes.set(title="Predicted speed", xlabel="epoch", ylabel="× the dense network")
+            axes.set_ylim(bottom=0)
         _overlaid(zeros, {c: c.series(sparsity) for c in shown}, factor=100)
         _overlaid(gaps, {c: c.series(gap) for c in shown}, logarithmic=logarithmic)
         zeros.set(title="Zeros", xlabel="epoch", ylabel="of the sparsified weights, %", ylim=(-3, 103))
         gaps.set(title="Gap", xlabel="epoch", ylabel="‖w − u‖")
-        plot.epochs((zeros, gaps))
+        plot.epochs((zeros, gaps, *speeds))
         if logarithmic:
             plot.decades(gaps)
         else:
             gaps.set_ylim(bottom=0)
         if len(shown) == 1:
-            for axes in (zeros, gaps):
+            for axes in (zeros, gaps, *speeds):
                 plot.shade(axes, shown[0].first.phases)
 
     zero = any(v == 0 for c in shown for s in c.series(gap) for _, v in s)
@@ -122,14 +128,15 @@ def sparsity_and_gap(found: Sequence[Configuration]) -> Figure | None:
         last = f" {plot.when(shown)} {last}"
     if logarithmic and zero:
         last += " The axis of the gap is logarithmic: where a line is missing, the gap is zero."
+    predicted = " The speed of u is that in the runtime, predicted from the times of the layers." if fast else ""
     return Figure(
         "sparsity-and-gap",
         "The fraction of zeros in u, and the gap, which is the distance between the weights w and u. If the gap goes to"
         " zero, nothing is lost when u replaces w. If it does not, the final threshold removes the difference at"
-        f" once.{last}{plot.seeds(shown)}",
+        f" once.{last}{predicted}{plot.seeds(shown)}",
         draw,
         (plot.WIDE, 3.4),
-        (plot.NARROW, 5.4),
+        (plot.NARROW, 8.0 if fast else 5.4),
         [plot.key(c) for c in shown] if len(shown) > 1 else (),
     )
 
