@@ -184,6 +184,8 @@ def _made(options: Options, values: Mapping[str, Any], *, name: str) -> Config:
     weights = None if takes(options.sections["model"], "weights") else sections["model"].pop("weights")
     if sections["data"].get("path") is not None:
         sections["data"]["path"] = _anywhere(sections["data"]["path"])
+    if sections.get("budget", {}).get("speedup") is not None and sections["budget"]["by"] == "weights":
+        sections["budget"]["by"] = "time"  # what the budget itself makes of it
     if sections.get("budget", {}).get("profile") is not None:
         sections["budget"]["profile"] = _anywhere(sections["budget"]["profile"])
     return Config(

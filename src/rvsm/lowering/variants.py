@@ -45,9 +45,8 @@ class Variants:
         self._own = {node: self._captured.tensors[node] for node in self._places}
         # A weight is recognised by its values: the n-th parameter is filled with n, and comes out where it is used.
         marks = {name: float(n) for n, name in enumerate(dict.fromkeys(self._places.values()), start=1)}
-        marked = self._draft(
-            {name: torch.full_like(self._own[node], marks[name]) for node, name in self._places.items()}
-        )
+        filled = {name: torch.full_like(self._own[node], marks[name]) for node, name in self._places.items()}
+        marked = self._draft(filled)
         self._names = [_marked(node, {mark: name for name, mark in marks.items()}) for node in _weighted(marked)]
 
     @property

@@ -39,8 +39,8 @@ class Budget:
     support is fixed at exactly the target, the pull is off, and the remaining weights keep training. Training beyond
     ``steps`` stays in the last phase.
 
-    Instead of a number of zeros, the target can be a speed: with ``speedup=5``, the predicted time of the sparse network
-    in the runtime is a fifth of the dense network's.
+    Instead of a number of zeros, the target can be a speed: with ``speedup=5``, the predicted time of the sparse
+    network in the runtime is a fifth of the dense network's.
 
     Args:
         sparsity: the fraction of zeros among the sparsified weights, in [0, 1); with another ``by``, the fraction of
@@ -258,10 +258,8 @@ class Budget:
         own = [all_units[i].first.sparsity for i in alone]
         whole = target * self._costs.whole([c.population.total for c in found])
         uniform = self._uniform([found[i] for i in alone], own, progress, target, whole)
-        aims = [
-            (uniform if share is None else progress * share) * each.total
-            for share, each in zip(own, groups, strict=True)
-        ]
+        shares = [uniform if share is None else progress * share for share in own]
+        aims = [share * each.total for share, each in zip(shares, groups, strict=True)]
         for i, count in zip(alone, taken := counts_for(groups, aims), strict=True):
             counts[i] = count
         if free:
@@ -294,8 +292,8 @@ class Budget:
     def _candidates(self, all_units: Sequence[Unit], target: float) -> list[Candidates]:
         """Return the groups of each unit by magnitude, with their cost and how many can be removed.
 
-        Along the ramp, the worth of zeros goes from a straight line to what was measured. A layer with a few zeros is no
-        faster, so a target that is a little time would otherwise need very many zeros at once.
+        Along the ramp, the worth of zeros goes from a straight line to what was measured. A layer with a few zeros is
+        no faster, so a target that is a little time would otherwise need very many zeros at once.
         """
         populations = survey([_magnitudes(unit, self._scale(unit), self._costs.counted) for unit in all_units])
         for unit, groups in zip(all_units, populations, strict=True):

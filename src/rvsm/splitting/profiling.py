@@ -1,4 +1,4 @@
-"""The profile of a model's layers: measured with their own groups, and checked against a model that is to be trained."""
+"""The profile of a model's layers: measured with their own groups, or checked against a model to be trained."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def profile(
     of the model are not changed. Give the result to ``Budget(speedup=…, profile=…)``, or ``save`` it to a file.
 
     Args:
-        model: a module all of which the runtime can run; one that would need PyTorch is a ValueError that says for what.
+        model: a module that the runtime can run as a whole; if it would need PyTorch, a ValueError says for what.
         example_input: a batch, or a tuple of several inputs; only the shapes matter.
         groups: which weights are zero together, as in the training that the profile is for.
         include: shell patterns of the parameters that may have zeros; as for a method by default.
@@ -118,8 +118,8 @@ def require_fitting(given: Profile, layers: Sequence[Layer], inputs: Iterable[tu
     for layer in matrices:
         if (there := given.layers[layer.name].groups) != (here := described(layer.groups)):
             raise ValueError(
-                f"the profile was measured with zeros by {there} in {layer.name!r}, but here they are by {here}; measure"
-                " it with the groups of the training"
+                f"the profile was measured with zeros by {there} in {layer.name!r}, but here they are by {here};"
+                " measure it with the groups of the training"
             )
     if given.machine != (here := machine().name):
         warn(

@@ -24,9 +24,9 @@ class LayerTimes:
         groups: which weights were zero together in the measurement.
         seconds: the curve, from density 0 to density 1.
 
-    >>> times = LayerTimes((10, 10), "element", Curve((0.0, 0.5, 1.0), (1e-4, 3e-4, 4e-4)))
+    >>> times = LayerTimes((8, 8), "element", Curve((0.0, 0.5, 1.0), (1.0, 3.0, 4.0)))
     >>> float(times.seconds(0.25)), times.slope
-    (0.0002, 4e-06)
+    (2.0, 0.0625)
 
     """
 
@@ -49,8 +49,8 @@ class LayerTimes:
 class Profile:
     """A cost model of a network in the runtime, for one machine, batch size and number of threads.
 
-    The time of a call is a fixed part plus the sum of the layers' times, each a piecewise-linear function of the layer's
-    own zeros. `rvsm.profile` measures it, and ``rvsm profile`` writes it to a file.
+    The time of a call is a fixed part plus the sum of the layers' times, each a piecewise-linear function of the
+    layer's own zeros. `rvsm.profile` measures it, and ``rvsm profile`` writes it to a file.
 
     Attributes:
         machine: the kind of processor.
@@ -136,20 +136,19 @@ class Profile:
         return f"Profile({size}, batch {self.batch}, {self.threads} threads, {self.machine}, {self.digest})"
 
     def __str__(self) -> str:
-        width = max(map(len, self.layers), default=0)
-        head = f"{'layer':{width}}  {'shape':>16}  {'zeros by':>12}  {'dense, µs':>10}  {'empty, µs':>10}  {'ns/weight':>10}"
-        rows = [
-            f"{name:{width}}  {'×'.join(map(str, times.shape)):>16}  {times.groups:>12}"
-            f"  {1e6 * float(times.seconds(1.0)):10.1f}  {1e6 * float(times.seconds(0.0)):10.1f}  {1e9 * times.slope:10.3g}"
-            for name, times in self.layers.items()
-        ]
+        width = max(map(len, ("layer", *self.layers)))
+        table = [("layer", "shape", "zeros by", "dense, µs", "empty, µs", "ns/weight")]
+        for name, times in self.layers.items():
+            ends = [f"{1e6 * float(times.seconds(density)):.1f}" for density in (1.0, 0.0)]
+            table.append((name, "×".join(map(str, times.shape)), times.groups, *ends, f"{1e9 * times.slope:.3g}"))
+        rows = [f"{name:{width}}  {shape:>16}  " + "  ".join(f"{x:>10}" for x in rest) for name, shape, *rest in table]
         least = self.seconds(dict.fromkeys(self.layers, 0.0))
         about = f"{self.machine}; batch {self.batch}, {self.threads} thread{'s' * (self.threads > 1)}"
         total = (
             f"dense {1e3 * self.dense:.3g} ms, of which {1e3 * self.fixed:.3g} ms do not depend on zeros; without any"
             f" weight {1e3 * least:.3g} ms, so no network of this kind is more than {self.dense / least:.1f} × as fast"
         )
-        return "\n".join([about, head, *rows, total])
+        return "\n".join([about, *rows, total])
 
 
 def _shapes(shapes: Iterable[tuple[int, ...]]) -> str:

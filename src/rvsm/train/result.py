@@ -107,7 +107,7 @@ def _saved(trainer: Trainer, held: list[tuple[str, Tensor]], uses: dict[str, flo
 
 
 def _speed(trainer: Trainer, held: list[tuple[str, Tensor]], image: Tensor) -> dict[str, Any]:
-    """Return the speed in the runtime, predicted for the machine of the profile and measured here, if it is a target."""
+    """Return the speed in the runtime if it is the target: predicted for the profile's machine, and measured here."""
     times, method = trainer.times, trainer.method
     if times is None or method is None or method.budget is None or not trainer.ranks.first:
         return {}

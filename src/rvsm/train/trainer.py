@@ -99,7 +99,7 @@ class Trainer:
         self._options = build.optimizer(config)
         self.lr = self._options.lr
         self.optimizer = self._options.build([p for p in self.model.parameters() if p.requires_grad])
-        self.times = self._times(x) if times is None else times
+        self.times = self._layer_times(x) if times is None else times
         self.method = build.method(config, self.model, self.steps, x, self.times)
         if self.method is not None:
             self.method.attach(self.optimizer)
@@ -300,7 +300,7 @@ class Trainer:
         self.batches = self._batches(train, batch, seed=seed, augment=augment, drop_last=drop_last)
         self.validation = None if held is None or not len(held) else self.quiet(held)
 
-    def _times(self, x: Tensor) -> Profile | None:
+    def _layer_times(self, x: Tensor) -> Profile | None:
         """Return the times of the layers if the target is a time; all processes have those of the first."""
 
         def found() -> str | None:
