@@ -127,8 +127,8 @@ class TestValues:
             ("training.epochs", "", "an integer"),
             ("training.epochs", "null", "an integer"),
             ("seed", "x", "an integer"),
-            ("budget.sparsity", "most", "a number"),
-            ("budget.sparsity", "nan", "a number"),
+            ("budget.sparsity", "most", "a number or null"),
+            ("budget.sparsity", "nan", "a number or null"),
             ("optimizer.lr", "inf", "a number"),
             ("training.clip", "high", "a number or null"),
             ("training.compile", "maybe", "true or false"),
@@ -252,7 +252,9 @@ class TestTargets:
         assert "has no groups" in refused("--method.name", "dense", "--groups.name", "filter")
 
     def test_magnitude(self) -> None:
-        assert refused("--method.name", "magnitude") == "magnitude needs a target: give --budget.sparsity 0.9"
+        assert refused("--method.name", "magnitude") == (
+            "magnitude needs a target: give --budget.sparsity 0.9, or --budget.speedup 5"
+        )
         assert refused("--method.name", "acdc") == "acdc needs a target: give --budget.sparsity 0.9"
 
     def test_admm_needs_one_of_two(self) -> None:

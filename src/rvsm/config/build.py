@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -83,7 +83,7 @@ def profile(config: Config, model: nn.Module, example: Tensor) -> Profile | None
     with _of("budget"):
         if (file := config.budget["profile"]) is not None:
             return Profile.load(file)
-        chosen = {key: config.method.options.get(key) for key in ("include", "exclude")}
+        chosen: dict[str, Any] = {key: config.method.options.get(key) for key in ("include", "exclude")}
         return measure_profile(model, example[:1], groups=grouping(config) or "element", **chosen)
 
 

@@ -52,7 +52,9 @@ def kind_of(annotation: Any) -> Kind:  # noqa: PLR0911 - one line per kind of ty
     if origin is Annotated:
         return kind_of(parts[0])
     if _is_union(annotation):
-        kinds = [kind for part in parts if (kind := kind_of(part)) is not OBJECT] or [OBJECT]
+        kinds = [kind_of(part) for part in parts]
+        given = [kind for kind in kinds if kind is not OBJECT]
+        kinds = given if any(kind.words != "null" for kind in given) else kinds
         return Kind(" or ".join(kind.words for kind in kinds), lambda value: _first(kinds, value))
     if origin is Literal:
         return _one_of({_text(part): part for part in parts})

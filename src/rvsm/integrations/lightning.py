@@ -108,7 +108,7 @@ class LightningCallback(SparseTraining, Callback):
     on_test_end = on_predict_end = on_exception = on_validation_end
 
     def _number_of_steps(self, trainer: Trainer) -> int | None:
-        if self._steps is not None or self._recipe.sparsity is None:
+        if self._steps is not None or not self._recipe.targeted:
             return self._steps
         if not trainer.lightning_module.automatic_optimization:
             raise ValueError(

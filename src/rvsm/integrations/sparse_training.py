@@ -22,8 +22,8 @@ class Recipe:
 
     Args:
         method: the name of a method.
-        sparsity: the final fraction of zeros; None for a penalty with its λ.
-        budget: further options of the target, such as {"by": "flops"}.
+        sparsity: the final fraction of zeros; None for a penalty with its λ, or for a target speed.
+        budget: further options of the target, such as {"by": "flops"}, or a speed instead of it, {"speedup": 5}.
         options: all other arguments of the method.
 
     >>> recipe = Recipe(method="rvsm", sparsity=0.9, budget={"scope": "layer"}, options={"exclude": ["bias"]})
@@ -50,14 +50,19 @@ class Recipe:
             require_fraction(self.sparsity)
             if "sparsity" not in known:
                 raise ValueError(f"{self.method} takes no sparsity; give it a penalty with its λ")
-        elif "penalty" not in self.options:
+        elif "penalty" not in self.options and not self.targeted:
             raise ValueError("give sparsity=, the final fraction of zeros, or penalty= with its λ")
+
+    @property
+    def targeted(self) -> bool:
+        """Whether there is a target, a sparsity or a speed, which needs to know the number of steps."""
+        return self.sparsity is not None or (self.budget or {}).get("speedup") is not None
 
     def build(self, model: nn.Module, steps: int | None) -> Method:
         """Return the method for a model and a training with this number of steps."""
         known = self._known()
         derived: dict[str, Any] = {}
-        if self.sparsity is not None and self.budget is not None:
+        if self.targeted and self.budget is not None:
             derived["budget"] = Budget(self.sparsity, **{"steps": steps, **self.budget})
         elif self.sparsity is not None:
             derived |= {"sparsity": self.sparsity, "steps": steps}
@@ -74,7 +79,7 @@ class Recipe:
                 "budget must be a dict of further options of the target, such as {'by': 'flops'}, without the number of"
                 f" steps, which the trainer knows; it can have {', '.join(options)} but is {self.budget!r}"
             )
-        if self.sparsity is None:
+        if not self.targeted:
             raise ValueError("budget= has further options of a target: give sparsity=, too")
         if "budget" not in known:
             raise ValueError(f"{self.method} has no budget; omit budget=")

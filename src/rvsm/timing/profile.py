@@ -60,10 +60,10 @@ class Profile:
         fixed: the seconds of a call that do not depend on zeros: other operations, copies, the call itself.
         layers: the times of the layers, by the names of their weights.
 
-    >>> curve = Curve((0.0, 1.0), (0.001, 0.009))
-    >>> profile = Profile("znver4", 64, 2, ((3, 32, 32),), 0.001, {"conv.weight": LayerTimes((4, 3), "element", curve)})
+    >>> times = LayerTimes((4, 3), "element", Curve((0.0, 1.0), (1.0, 9.0)))
+    >>> profile = Profile("znver4", 64, 2, ((3, 32, 32),), 1.0, {"conv.weight": times})
     >>> profile.dense, profile.speedup({"conv.weight": 0.0})
-    (0.01, 5.0)
+    (10.0, 5.0)
 
     """
 
@@ -137,7 +137,7 @@ class Profile:
 
     def __str__(self) -> str:
         width = max(map(len, ("layer", *self.layers)))
-        table = [("layer", "shape", "zeros by", "dense, µs", "empty, µs", "ns/weight")]
+        table: list[tuple[str, ...]] = [("layer", "shape", "zeros by", "dense, µs", "empty, µs", "ns/weight")]
         for name, times in self.layers.items():
             ends = [f"{1e6 * float(times.seconds(density)):.1f}" for density in (1.0, 0.0)]
             table.append((name, "×".join(map(str, times.shape)), times.groups, *ends, f"{1e9 * times.slope:.3g}"))
