@@ -255,7 +255,9 @@ class TestTargets:
         assert refused("--method.name", "magnitude") == (
             "magnitude needs a target: give --budget.sparsity 0.9, or --budget.speedup 5"
         )
-        assert refused("--method.name", "acdc") == "acdc needs a target: give --budget.sparsity 0.9"
+        assert refused("--method.name", "acdc") == (
+            "acdc needs a target: give --budget.sparsity 0.9, or --budget.speedup 5"
+        )
 
     def test_admm_needs_one_of_two(self) -> None:
         admm = ["--method.name", "admm", "--method.rho", "0.01"]

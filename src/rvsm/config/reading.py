@@ -217,6 +217,8 @@ def _require_target(config: Config) -> None:
             "budget.sparsity is missing: give --budget.sparsity 0.9, or a target speed, --budget.speedup 5, on the"
             " command line, or write it in the file"
         )
+    if config.budget is not None and config.budget["profile"] is not None and config.budget["by"] != "time":
+        raise ValueError("budget.profile belongs to a target speed: give --budget.speedup 5, or leave it out")
     if method == "admm" and (config.penalty is None) == (options.get("sparsity") is None):
         raise ValueError(
             "admm needs either a constraint, --method.sparsity 0.6, or a penalty, --penalty.name and --penalty.lam"
