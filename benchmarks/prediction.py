@@ -47,6 +47,7 @@ class Row:
 
     @property
     def speed(self) -> float:
+        """How many times faster than the dense network it is, as measured."""
         return self.dense_measured / self.measured
 
     @property
@@ -60,6 +61,7 @@ class Row:
         return self.dense_predicted / self.predicted / self.speed - 1
 
     def cells(self) -> list[str]:
+        """Return the cells of the table."""
         return [
             self.network,
             self.groups,
@@ -156,7 +158,7 @@ def main() -> None:
     off = [row for row in found if abs(row.error) > TOLERANCE]
     text = [
         f"{machine().name}, {options.threads} threads, {options.rounds} rounds, {time.strftime('%Y-%m-%d')}."
-        f" {len(found) - len(off)} of {len(found)} predictions are within {100 * TOLERANCE:.0f} % of the measured time.",
+        f" {len(found) - len(off)} of {len(found)} predictions are within {100 * TOLERANCE:.0f} % of the measurement.",
         "",
         pipe_table(HEAD, [row.cells() for row in found]),
     ]

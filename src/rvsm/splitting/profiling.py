@@ -96,6 +96,7 @@ def measured(
         raise ValueError(f"batch must be at least 1 but is {batch}")
     if any(is_distributed(layer.parameter) for layer in layers):
         raise ValueError("the time of a sharded network cannot be measured; give profile=, measured before sharding")
+    layers = Layers(layer for layer in layers if layer.parameter.requires_grad)  # frozen ones never have zeros
     groups = {layer.name: described(layer.groups) for layer in layers}
     with random_state_kept():
         try:
@@ -108,7 +109,7 @@ def require_fitting(given: Profile, layers: Sequence[Layer], inputs: Iterable[tu
     """Raise if a profile is of another network or of other groups; warn if it is of another kind of machine."""
     from rvsm.runtime.kernels.jit import machine
 
-    matrices = [layer for layer in layers if layer.parameter.dim() > 1]
+    matrices = [layer for layer in layers if layer.parameter.dim() > 1 and layer.parameter.requires_grad]
     shapes = {layer.name: tuple(layer.parameter.shape) for layer in matrices}
     if (difference := given.differences(shapes, inputs)) is not None:
         raise ValueError(

@@ -8,13 +8,16 @@ copies inputs and leaves out dead channels; so it is measured, with random zeros
 
 and the operations' times are scaled so that they add up to the call's. Thus what a call costs beyond its operations,
 and how well threads share them, is in the scale; the curves are the shares of the layers in real calls.
+
+An operation without zeros of its own, such as a pooling, counts with the next layer that may have some: it computes
+only the channels that the layer reads.
 """
 
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 import torch
@@ -31,6 +34,7 @@ DENSITIES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.55, 0.75, 1.0)
 ROUNDS = 7  # of all densities, so that slow moments of the machine affect all of them
 LIMIT = 0.4  # seconds of calls, and of tables, at each density
 SINGLE = 1  # the batch size at which the runtime computes over positions instead of examples
+REST = ""  # the name under which what comes after the last layer is counted
 STANDS_FOR = 0.01  # the value of a weight that is zero in the given network but not in a measurement
 
 Zeros = Callable[[float], Mapping[str, Tensor]]
@@ -39,11 +43,11 @@ Zeros = Callable[[float], Mapping[str, Tensor]]
 
 @dataclass(eq=False)
 class _Trial:
-    """The network at one density: the density of each layer, the least seconds of each operation and of a call."""
+    """The network at one density: the density of each layer, the least seconds of each layer and of a call."""
 
     program: Program
     densities: Mapping[str, float]
-    operations: dict[str, float]
+    layers: dict[str, float] = field(default_factory=dict)
     call: float = float("inf")
     spent: float = 0.0
 
@@ -86,16 +90,16 @@ def measure(
         weights |= {name: weights[name].masked_fill(mask, 0.0) for name, mask in masks.items()}
         program = Program(variants.plan(weights), threads=threads).prepare()
         shares = {name: float(weights[name].count_nonzero()) / weights[name].numel() for name in measured}
-        trials.append(_Trial(program, shares, {}))
+        trials.append(_Trial(program, shares))
     for _ in range(ROUNDS):
         for trial in trials:
-            _time(trial, inputs, batch)
+            _time(trial, inputs, measured)
     return Profile(
         machine().name,
         batch,
         trials[0].program.threads,
         tuple(tuple(x.shape[1:]) for x in examples),
-        median(_scaled(trial, set(trial.operations) - set(measured)) for trial in trials),
+        median(_scaled(trial, REST) for trial in trials),
         {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
     )
 
@@ -109,7 +113,7 @@ def compared(
     variants = Variants(network, examples)
     filled = {name: _filled(w) for name, w in network.named_parameters() if name in variants.weights}
     inputs = trial_inputs(examples, batch)
-    trials = [_Trial(Program(variants.plan(w), threads=threads).prepare(), {}, {}) for w in (filled, {})]
+    trials = [_Trial(Program(variants.plan(w), threads=threads).prepare(), {}) for w in (filled, {})]
     for _ in range(ROUNDS):
         for trial in trials:
             _time_calls(trial, inputs)
@@ -123,15 +127,20 @@ def _filled(w: Tensor) -> Tensor:
     return w.where(w != 0, STANDS_FOR)
 
 
-def _time(trial: _Trial, inputs: tuple[Tensor, ...], batch: int) -> None:
+def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) -> None:
     """Time the operations and a call once more, unless that has taken long enough."""
     if trial.spent > LIMIT:
         return
     begin = time.perf_counter()
-    table: dict[str, float] = defaultdict(float)
-    for number, row in enumerate(trial.program.explain(SINGLE if batch == SINGLE else None).rows):
-        table[row.name if row.sparsity is not None else f"operation {number}"] += row.seconds
-    trial.operations = {name: min(taken, trial.operations.get(name, taken)) for name, taken in table.items()}
+    times: dict[str, float] = defaultdict(float)
+    waiting = 0.0
+    for row in trial.program.explain(SINGLE if len(inputs[0]) == SINGLE else None).rows:
+        waiting += row.seconds
+        if row.sparsity is not None and row.name in measured:
+            times[row.name] += waiting
+            waiting = 0.0
+    times[REST] = waiting
+    trial.layers = {name: min(taken, trial.layers.get(name, taken)) for name, taken in times.items()}
     _time_calls(trial, inputs)
     trial.spent += time.perf_counter() - begin
 
@@ -143,14 +152,14 @@ def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
         trial.call = min(trial.call, time.perf_counter() - start)
 
 
-def _scaled(trial: _Trial, names: set[str]) -> float:
-    """Return the seconds of some operations in a call."""
-    return sum(trial.operations.get(name, 0.0) for name in names) * trial.call / sum(trial.operations.values())
+def _scaled(trial: _Trial, name: str) -> float:
+    """Return the seconds of a layer in a call."""
+    return trial.layers.get(name, 0.0) * trial.call / sum(trial.layers.values())
 
 
 def _curve(trials: Sequence[_Trial], name: str) -> Curve:
     """Return the curve of a layer, continued to a layer without weights."""
-    points = sorted((trial.densities[name], _scaled(trial, {name})) for trial in trials)
+    points = sorted((trial.densities[name], _scaled(trial, name)) for trial in trials)
     (x0, y0), (x1, y1) = points[0], next((p for p in points if p[0] > points[0][0]), points[0])
     empty = max(y0 - x0 * (y1 - y0) / (x1 - x0), 0.0) if x1 > x0 else y0
     return Curve.through([0.0, *(x for x, _ in points)], [empty, *(y for _, y in points)])

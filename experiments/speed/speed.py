@@ -1,0 +1,336 @@
+"""Accuracy at equal time: which zeros to train for a speed, and whether narrower dense networks would do as well.
+
+    python experiments/speed/speed.py profile                              # while nothing else runs: a few minutes
+    python experiments/speed/speed.py train --data cifar10.tar.xz --jobs 2 # stop and start it at any time
+    python experiments/speed/speed.py time                                 # while nothing else runs
+    python experiments/speed/speed.py table
+
+`train` trains to several speeds with single weights, blocks of 2, 4 and 8 output channels, and whole filters; and dense
+networks of several widths. `time` measures all finished networks at batch 1 and 64: the sparse ones in the runtime, the
+dense ones in OpenVINO and ONNX Runtime, in float32 and, quantized with training images, in int8. Its lines are in
+results/speed.jsonl. `table` writes results/speed.md and results/pictures/speed.png. Other options, such as
+--training.epochs 20, are those of each training.
+"""
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+from torch import Tensor, nn
+
+import rvsm
+from rvsm.bench import ENGINES, OURS
+from rvsm.bench.engines import Engine, called
+from rvsm.config import Config, build, read_config
+from rvsm.export import onnx_feed, onnx_session, to_onnx
+from rvsm.files import write_text
+from rvsm.lowering.variants import Variants
+from rvsm.markdown import pipe_table
+from rvsm.models import fastnet
+from rvsm.records import folder_of
+from rvsm.runtime.execute.program import Program
+from rvsm.runtime.kernels.jit import machine
+from rvsm.train import load_network, run_all
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BATCHES = (1, 64)
+DENSE_ENGINES = ("OpenVINO", "ONNX Runtime")
+PATTERNS = {
+    "element": ("single weights", ["--groups.name", "element"]),
+    "block-2": ("blocks of 2", ["--groups.name", "block", "--groups.size", "2"]),
+    "block-4": ("blocks of 4", ["--groups.name", "block", "--groups.size", "4"]),
+    "block-8": ("blocks of 8", ["--groups.name", "block", "--groups.size", "8"]),
+    "filter": ("whole filters", ["--groups.name", "filter"]),
+}
+NARROWER = (1.0, 0.75, 0.5, 0.375, 0.25)  # widths of the dense networks, as fractions of the sparse ones'
+
+
+@dataclass(frozen=True)
+class Point:
+    """A network of the comparison: the file and the flags with which it is trained."""
+
+    name: str
+    kind: str  # a pattern, or "dense"
+    file: Path
+    flags: tuple[str, ...]
+
+    def config(self, options: argparse.Namespace) -> Config:
+        """Return its training."""
+        data = [] if options.data is None else ["--data.path", str(options.data)]
+        flags = [*self.flags, *data, "--training.threads", "1", *options.flags]
+        return read_config(self.file, ["--name", self.name, *flags])
+
+
+def points(options: argparse.Namespace) -> Iterator[Point]:
+    """Yield the dense networks, then the sparse ones, the middle speed first."""
+    for factor in NARROWER:
+        width = repr(options.width * factor)
+        yield Point(f"speed-dense-{width}", "dense", HERE / "../frontier/fastnet-dense.toml", ("--model.width", width))
+    for speed in options.speeds:
+        for pattern, (_, groups) in PATTERNS.items():
+            if pattern in options.patterns:
+                target = ["--budget.speedup", repr(speed), "--budget.profile", str(profile_file(pattern, options))]
+                flags = ("--model.width", repr(options.width), *groups, *target)
+                yield Point(f"speed-{options.width}-{pattern}-{speed:g}", pattern, HERE / "fastnet-rvsm.toml", flags)
+
+
+def profile_file(pattern: str, options: argparse.Namespace) -> Path:
+    """Return where the times of a pattern are."""
+    return Path(options.runs) / f"profile-{options.width}-{pattern}.json"
+
+
+def profile(options: argparse.Namespace) -> None:
+    """Measure the profile of each pattern."""
+    image = torch.zeros(1, 3, options.size, options.size)
+    for pattern in options.patterns:
+        groups = build.grouping(read_config(HERE / "fastnet-rvsm.toml", PATTERNS[pattern][1])) or "element"
+        model = fastnet(width=options.width, size=options.size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the outputs of the network cannot be removed as filters
+            found = rvsm.profile(model, image, groups=groups, batch=max(BATCHES), threads=options.threads)
+        found.save(profile_file(pattern, options))
+        print(PATTERNS[pattern][0], found, "", sep="\n", flush=True)
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train what is missing, one seed after another."""
+    if missing := [p for p in options.patterns if not profile_file(p, options).exists()]:
+        raise SystemExit(f"there is no profile for {missing[0]}; run first: speed.py profile")
+    warnings.simplefilter("ignore", UserWarning)  # the whitening layer is frozen in all of them
+    configs = [point.config(options) for point in points(options)]
+    for seed in range(options.seeds):
+        run_all(configs, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Time all finished networks, and write a line for each."""
+    lines = []
+    for point in points(options):
+        for seed in range(options.seeds):
+            folder = folder_of(options.runs, point.name, seed)
+            if (folder / "result.json").exists():
+                for line in timed(point, folder, seed, options):
+                    print(json.dumps(line), flush=True)
+                    lines.append(line)
+    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), options.lines)
+
+
+def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a run: one for float32, and one for int8 if an engine has it."""
+    model, result = load_network(folder)
+    image = torch.zeros(1, *result["input"])
+    about = {"name": point.name, "kind": point.kind, "seed": seed, "zeros": result["sparsity"]}
+    about |= {"machine": machine().name, "threads": options.threads, "speed": result.get("speed")}
+    sparse = point.kind != "dense"
+    engines = {
+        name: ENGINES[name].build(model, (image,), options.threads) for name in ((OURS,) if sparse else DENSE_ENGINES)
+    }
+    if sparse:  # not what rvsm.compile may leave to PyTorch
+        engines[OURS] = called(_program(model, image, options.threads))
+    yield {
+        **about,
+        "precision": "float32",
+        "accuracy": result["test"]["u"]["accuracy"],
+        "ms": times(engines, image, options),
+    }
+    if not sparse and not options.no_int8:
+        config = point.config(options).with_seed(seed)
+        with tempfile.TemporaryDirectory() as scratch:
+            accuracy, engines = quantized(model, result, config, Path(scratch), options.threads)
+            yield {**about, "precision": "int8", "accuracy": accuracy, "ms": times(engines, image, options)}
+
+
+def _program(model: nn.Module, image: Tensor, threads: int) -> Program:
+    return Program(Variants(model, (image,)).plan({}), threads=threads).prepare()
+
+
+def times(engines: dict[str, Engine], image: Tensor, options: argparse.Namespace) -> dict[str, dict[int, float]]:
+    """Return the median milliseconds of each engine at each batch size; they take turns."""
+    found: dict[str, dict[int, float]] = {name: {} for name in engines}
+    for batch in BATCHES:
+        inputs = {name: engine.prepare((torch.randn(batch, *image.shape[1:]),)) for name, engine in engines.items()}
+        taken: dict[str, list[float]] = defaultdict(list)
+        for _ in range(options.rounds):
+            for name, engine in engines.items():
+                engine.run(inputs[name])
+                for _ in range(3):
+                    begin = time.perf_counter()
+                    engine.run(inputs[name])
+                    taken[name].append(time.perf_counter() - begin)
+        for name, each in taken.items():
+            found[name][batch] = 1e3 * statistics.median(each)
+    return found
+
+
+def quantized(
+    model: nn.Module, result: dict[str, Any], config: Config, folder: Path, threads: int
+) -> tuple[float, dict[str, Engine]]:
+    """Return the accuracy of the network in int8, calibrated with training images, and the engines that run it."""
+    import openvino  # noqa: PLC0415 - training does not need them
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static  # noqa: PLC0415
+
+    data = build.dataset(config)
+    mean, std = (torch.tensor(result[key]).view(-1, 1, 1) for key in ("mean", "std"))
+
+    def normalised(images: Tensor) -> Tensor:
+        return (images / 255 - mean) / std
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            chosen = normalised(data.train[torch.arange(min(512, len(data.train)))].images)
+            self._batches = iter(chosen.split(64))
+
+        def get_next(self) -> dict[str, Any] | None:
+            batch = next(self._batches, None)
+            return None if batch is None else onnx_feed((batch,))
+
+    to_onnx(model, torch.zeros(2, *result["input"]), folder / "float.onnx", verify=False)
+    quantize_static(
+        folder / "float.onnx", folder / "int8.onnx", Reader(), per_channel=True, activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )  # fmt: skip
+    session = onnx_session(folder / "int8.onnx", threads=threads)
+    correct = 0
+    for start in range(0, len(data.test), 500):
+        some = data.test[torch.arange(start, min(start + 500, len(data.test)))]
+        scores = session.run(None, onnx_feed((normalised(some.images),)))[0]
+        correct += int((torch.from_numpy(scores).argmax(1) == some.labels).sum())
+    core = openvino.Core()
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(core.read_model(folder / "int8.onnx"), "CPU", settings)
+    engines = {
+        "OpenVINO": Engine(onnx_feed, lambda feed: list(compiled(feed).values())),
+        "ONNX Runtime": Engine(onnx_feed, lambda feed: session.run(None, feed)),
+    }
+    return correct / len(data.test), engines
+
+
+def table(options: argparse.Namespace) -> None:
+    """Write the tables and the picture."""
+    lines = [json.loads(line) for line in options.lines.read_text(encoding="utf-8").splitlines()]
+    if not lines:
+        raise SystemExit(f"{options.lines} has no networks; run first: speed.py time")
+    text = [
+        "# Accuracy at equal time",
+        "",
+        "Written by `experiments/speed/speed.py table`.",
+        "",
+        *_patterns(lines),
+        "",
+        *_all(lines),
+    ]
+    write_text("\n".join([*text, ""]), options.out / "speed.md")
+    _draw(lines, options.out / "pictures" / "speed.png")
+
+
+def curve(lines: Iterable[dict[str, Any]], batch: int) -> list[tuple[float, float, float]]:
+    """Return the milliseconds in the fastest engine, the accuracy and its deviation of each network, by time."""
+    networks: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for line in lines:
+        fastest = min(each[str(batch)] for each in line["ms"].values())
+        networks[line["name"]].append((fastest, 100 * line["accuracy"]))
+    found = []
+    for seeds in networks.values():
+        milliseconds, accuracies = zip(*seeds, strict=True)
+        deviation = statistics.stdev(accuracies) if len(seeds) > 1 else 0.0
+        found.append((statistics.mean(milliseconds), statistics.mean(accuracies), deviation))
+    return sorted(found)
+
+
+def at_time(found: Sequence[tuple[float, float, float]], milliseconds: float) -> str:
+    """Return the accuracy at a time between two networks, on the line between them over the logarithm of the time."""
+    times = [math.log(t) for t, _, _ in found]
+    if len(found) < 2 or not times[0] <= math.log(milliseconds) <= times[-1]:
+        return "–"
+    return f"{np.interp(math.log(milliseconds), times, [a for _, a, _ in found]):.2f}"
+
+
+def _patterns(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Compare the patterns at the measured times of the networks with single weights."""
+    text = []
+    for batch in BATCHES:
+        curves = {p: curve([line for line in lines if line["kind"] == p], batch) for p in PATTERNS}
+        reference = curves["element"] or next((c for c in curves.values() if c), [])
+        head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms" for t, _, _ in reference)]
+        rows = [[PATTERNS[p][0], *(at_time(c, t) for t, _, _ in reference)] for p, c in curves.items() if c]
+        text += [pipe_table(head, rows), ""]
+    return text
+
+
+def _all(lines: Sequence[dict[str, Any]]) -> list[str]:
+    head = ["network", "precision", "zeros", "test accuracy, %", *(f"ms, batch {batch}" for batch in BATCHES), "engine"]
+    rows = []
+    for name, precision in dict.fromkeys((line["name"], line["precision"]) for line in lines):
+        own = [line for line in lines if (line["name"], line["precision"]) == (name, precision)]
+        accuracies = [100 * line["accuracy"] for line in own]
+        spread = f" ± {statistics.stdev(accuracies):.2f}" if len(own) > 1 else " (one seed)"
+        cells = [f"{curve(own, batch)[0][0]:.3g}" for batch in BATCHES]
+        last = str(BATCHES[-1])
+        engine = min(own[0]["ms"], key=lambda key: own[0]["ms"][key][last])
+        zeros = f"{100 * statistics.mean(line['zeros'] for line in own):.1f} %"
+        rows.append([name, precision, zeros, f"{statistics.mean(accuracies):.2f}{spread}", *cells, engine])
+    return [pipe_table(head, rows)]
+
+
+def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    series = {PATTERNS[p][0]: [line for line in lines if line["kind"] == p] for p in PATTERNS}
+    dense = [line for line in lines if line["kind"] == "dense"]
+    series |= {f"dense, {p}": [line for line in dense if line["precision"] == p] for p in ("float32", "int8")}
+    panels: Any = figure.subplots(1, len(BATCHES), sharey=True)
+    for axes, batch in zip(panels, BATCHES, strict=True):
+        for title, own in series.items():
+            if found := curve(own, batch):
+                x, y, error = zip(*found, strict=True)
+                style = "--" if title.startswith("dense") else "-"
+                axes.errorbar(x, y, yerr=error, marker="o", markersize=4, capsize=3, linestyle=style, label=title)
+        axes.set_xscale("log")
+        axes.set(title=f"batch {batch}", xlabel="ms for a call, in the fastest engine")
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("test accuracy, %")
+    panels[-1].legend(fontsize=8)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=list(COMMANDS))
+    parser.add_argument("--data", type=Path, help="an archive or a folder of CIFAR-10")
+    parser.add_argument("--runs", type=Path, default=Path("runs/speed"), help="where the runs and the profiles are")
+    parser.add_argument("--width", type=float, default=0.25, help="of the sparse networks (default: %(default)s)")
+    parser.add_argument("--speeds", nargs="*", type=float, default=[4.0, 2.5, 6.0], help="times as fast as dense")
+    parser.add_argument("--patterns", nargs="*", default=list(PATTERNS), choices=list(PATTERNS), metavar="PATTERN")
+    parser.add_argument("--seeds", type=int, default=3, help="how many seeds")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are trained at once, with one thread each")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the measured networks")
+    parser.add_argument("--rounds", type=int, default=15, help="of the measurements")
+    parser.add_argument("--size", type=int, default=32, help="height and width of the images")
+    parser.add_argument("--no-int8", action="store_true", help="leave out the quantized networks")
+    parser.add_argument("--lines", type=Path, default=ROOT / "results" / "speed.jsonl", help="the measured networks")
+    parser.add_argument("--out", type=Path, default=ROOT / "results", help="where the table and the picture go")
+    options, options.flags = parser.parse_known_args(namespace=argparse.Namespace())
+    COMMANDS[options.command](options)
+
+
+COMMANDS = {"profile": profile, "train": train, "time": measure, "table": table}
+
+
+if __name__ == "__main__":
+    main()
