@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from rvsm.config import build, read_config
+from rvsm.config import Config, build, read_config
 from rvsm.config.sections import CHOICES
 from rvsm.config.settings import of_file
+from rvsm.runtime.kernels.jit import machine
+from rvsm.timing import Curve, LayerTimes, Profile
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "experiments"
@@ -26,6 +29,18 @@ def is_known(file: Path) -> bool:
 FILES = sorted(filter(is_known, EXPERIMENTS.rglob("*.toml")))
 IMAGES = {"fashion-mnist": (1, 28), "cifar10": (3, 32), "folder": (3, 32)}
 """Channels and size of the images."""
+
+
+def times_of(config: Config, model: nn.Module) -> Profile | None:
+    """Return times for a target that is a speed: to measure them takes long, and needs an idle machine."""
+    if config.budget is None or config.budget["speedup"] is None:
+        return None
+    curve = Curve((0.0, 1.0), (1e-6, 1e-3))
+    weights = {name: w.shape for name, w in model.named_parameters() if w.ndim > 1}
+    layers = {name: LayerTimes(tuple(shape), "element", curve) for name, shape in weights.items()}
+    return Profile(machine().name, 64, 2, ((3, 32, 32),), 1e-5, layers)
+
+
 FINGERPRINTS = json.loads((ROOT / "tests/compatibility/version-0.1/fingerprints.json").read_text("utf-8"))
 """Of each file of the experiments and of the demo, in version 0.1, in which files had no bases."""
 
@@ -49,7 +64,7 @@ def test_reads_and_builds(file: Path) -> None:
     steps = config.training.epochs * 390
     assert 0 < build.schedule(config).factor(0.5) <= 1
     assert build.augmentations(config) or not any((config.augment.crop, config.augment.flip, config.augment.cutout))
-    method = build.method(config, model, steps, images)
+    method = build.method(config, model, steps, images, times_of(config, model))
     if config.method.name == "dense":
         assert method is None
     else:

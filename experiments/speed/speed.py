@@ -49,7 +49,6 @@ from rvsm.train import load_network, run_all
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BATCHES = (1, 64)
-DENSE_ENGINES = ("OpenVINO", "ONNX Runtime")
 PATTERNS = {
     "element": ("single weights", ["--groups.name", "element"]),
     "block-2": ("blocks of 2", ["--groups.name", "block", "--groups.size", "2"]),
@@ -136,27 +135,23 @@ def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) ->
     image = torch.zeros(1, *result["input"])
     about = {"name": point.name, "kind": point.kind, "seed": seed, "zeros": result["sparsity"]}
     about |= {"machine": machine().name, "threads": options.threads, "speed": result.get("speed")}
-    sparse = point.kind != "dense"
-    engines = {
-        name: ENGINES[name].build(model, (image,), options.threads) for name in ((OURS,) if sparse else DENSE_ENGINES)
-    }
-    if sparse:  # not what rvsm.compile may leave to PyTorch
-        engines[OURS] = called(_program(model, image, options.threads))
-    yield {
-        **about,
-        "precision": "float32",
-        "accuracy": result["test"]["u"]["accuracy"],
-        "ms": times(engines, image, options),
-    }
-    if not sparse and not options.no_int8:
+    accuracy = result["test"]["u"]["accuracy"]
+    if point.kind != "dense":  # not what rvsm.compile may leave to PyTorch
+        program = Program(Variants(model, (image,)).plan({}), threads=options.threads).prepare()
+        yield {
+            **about,
+            "precision": "float32",
+            "accuracy": accuracy,
+            "ms": times({OURS: called(program)}, image, options),
+        }
+        return
+    engines = {name: ENGINES[name].build(model, (image,), options.threads) for name in options.engines}
+    yield {**about, "precision": "float32", "accuracy": accuracy, "ms": times(engines, image, options)}
+    if not options.no_int8:
         config = point.config(options).with_seed(seed)
         with tempfile.TemporaryDirectory() as scratch:
-            accuracy, engines = quantized(model, result, config, Path(scratch), options.threads)
+            accuracy, engines = quantized(model, result, config, Path(scratch), options)
             yield {**about, "precision": "int8", "accuracy": accuracy, "ms": times(engines, image, options)}
-
-
-def _program(model: nn.Module, image: Tensor, threads: int) -> Program:
-    return Program(Variants(model, (image,)).plan({}), threads=threads).prepare()
 
 
 def times(engines: dict[str, Engine], image: Tensor, options: argparse.Namespace) -> dict[str, dict[int, float]]:
@@ -178,10 +173,9 @@ def times(engines: dict[str, Engine], image: Tensor, options: argparse.Namespace
 
 
 def quantized(
-    model: nn.Module, result: dict[str, Any], config: Config, folder: Path, threads: int
+    model: nn.Module, result: dict[str, Any], config: Config, folder: Path, options: argparse.Namespace
 ) -> tuple[float, dict[str, Engine]]:
     """Return the accuracy of the network in int8, calibrated with training images, and the engines that run it."""
-    import openvino  # noqa: PLC0415 - training does not need them
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static  # noqa: PLC0415
 
     data = build.dataset(config)
@@ -204,19 +198,20 @@ def quantized(
         folder / "float.onnx", folder / "int8.onnx", Reader(), per_channel=True, activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
     )  # fmt: skip
-    session = onnx_session(folder / "int8.onnx", threads=threads)
+    session = onnx_session(folder / "int8.onnx", threads=options.threads)
     correct = 0
     for start in range(0, len(data.test), 500):
         some = data.test[torch.arange(start, min(start + 500, len(data.test)))]
         scores = session.run(None, onnx_feed((normalised(some.images),)))[0]
         correct += int((torch.from_numpy(scores).argmax(1) == some.labels).sum())
-    core = openvino.Core()
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    compiled = core.compile_model(core.read_model(folder / "int8.onnx"), "CPU", settings)
-    engines = {
-        "OpenVINO": Engine(onnx_feed, lambda feed: list(compiled(feed).values())),
-        "ONNX Runtime": Engine(onnx_feed, lambda feed: session.run(None, feed)),
-    }
+    engines = {"ONNX Runtime": Engine(onnx_feed, lambda feed: session.run(None, feed))}
+    if "OpenVINO" in options.engines:
+        import openvino  # noqa: PLC0415
+
+        core = openvino.Core()
+        settings = {"INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY"}
+        compiled = core.compile_model(core.read_model(folder / "int8.onnx"), "CPU", settings)
+        engines["OpenVINO"] = Engine(onnx_feed, lambda feed: list(compiled(feed).values()))
     return correct / len(data.test), engines
 
 
@@ -322,6 +317,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the measured networks")
     parser.add_argument("--rounds", type=int, default=15, help="of the measurements")
     parser.add_argument("--size", type=int, default=32, help="height and width of the images")
+    parser.add_argument("--engines", nargs="*", default=["OpenVINO", "ONNX Runtime"], help="of the dense networks")
     parser.add_argument("--no-int8", action="store_true", help="leave out the quantized networks")
     parser.add_argument("--lines", type=Path, default=ROOT / "results" / "speed.jsonl", help="the measured networks")
     parser.add_argument("--out", type=Path, default=ROOT / "results", help="where the table and the picture go")
