@@ -97,6 +97,8 @@ def measured(
     if any(is_distributed(layer.parameter) for layer in layers):
         raise ValueError("the time of a sharded network cannot be measured; give profile=, measured before sharding")
     layers = Layers(layer for layer in layers if layer.parameter.requires_grad)  # frozen ones never have zeros
+    if not layers:
+        raise ValueError("the network has no weights that are trained, so there are no zeros to measure")
     groups = {layer.name: described(layer.groups) for layer in layers}
     with random_state_kept():
         try:
