@@ -87,7 +87,7 @@ class TestTypes:
         [
             (["budget.sparsty=0.8:0.9"], "unknown key 'budget.sparsty'; did you mean 'budget.sparsity'?"),
             (["bugdet.sparsity=0.8:0.9"], "unknown section 'bugdet'; did you mean 'budget'?"),
-            (["budget.sparsity=0.8:high"], "budget.sparsity must be a number but is 'high'"),
+            (["budget.sparsity=0.8:high"], "budget.sparsity must be a number or null but is 'high'"),
             (["training.epochs=5:7.5"], "training.epochs must be an integer but is '7.5'"),
             (["training.epochs=5:inf"], "training.epochs must be an integer but is 'inf'"),
             (["penalty.name=l0,tl2"], "unknown penalty.name 'tl2'; did you mean 'tl1'?"),
