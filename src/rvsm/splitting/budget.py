@@ -52,7 +52,8 @@ class Budget:
         by: what is counted, "weights", "flops" (multiplications) or "time" (of a call in the runtime). With "flops", a
             weight that is multiplied c times per example ranks by |w|/√c, which loses the least Σw² for the
             multiplications saved: the thresholds of layers are proportional to √c. With "time", c is what a non-zero
-            weight of the layer costs in the runtime. Both need the method's ``example_input``, or a ``profile``.
+            weight of the layer costs in the runtime. "flops" needs the method's ``example_input``, "time" that or a
+            ``profile``.
         normalize: divide weights by the standard deviation of their layer before comparing them across layers.
         floor: the minimum fraction of its largest groups that every layer keeps; one group is always kept. The default
             is 0.5 %, or half of the final density if that is less, and at least one weight per output; but all layers
