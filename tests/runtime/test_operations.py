@@ -170,13 +170,33 @@ REFERENCES: dict[str, Callable[[Tensor], Tensor]] = {
     "hardswish": functional.hardswish,
     "gelu": functional.gelu,
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
+    "line": lambda x: 2 - x / 2,
+    "elu": lambda x: torch.where(x > 0, 2 * x, -0.5 * x.expm1()),
+    "softplus": functional.softplus,
+    "mish": functional.mish,
+    "erf": torch.erf,
+    "exp": torch.exp,
+    "log": torch.log,
+    "square": torch.square,
+    "cube": lambda x: x**3,
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
+    "reciprocal": torch.reciprocal,
+    "power": lambda x: x**-0.5,
+    "abs": torch.abs,
+    "equal": lambda x: (x == -0.5).double(),
+    "above": lambda x: (x > -0.5).double(),
+    "below": lambda x: (x < -0.5).double(),
+    "at_least": lambda x: (x >= -0.5).double(),
+    "at_most": lambda x: (x <= -0.5).double(),
+    "choose": lambda x: torch.where(x != 0, -0.5, 2.0).double(),
 }
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @pytest.mark.parametrize("batch", [1, 16])
 def test_activations(name: str, batch: int) -> None:
-    a, b = (-0.5, 2.0) if name in ("clamp", "leaky") else (0.0, 0.0)
+    a, b = -0.5, 2.0
     far = torch.cat([torch.linspace(-12, 12, 4001), torch.tensor([-100.0, -50.0, 50.0, 100.0, 0.0, torch.nan])])
     x = far.expand(batch, 1, 1, -1)
     result = play(Pointwise(name=name, operation="none", a=0, activation=Activation(name, a, b)), x)

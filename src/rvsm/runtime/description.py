@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rvsm.files import printable
 from rvsm.runtime.file import read
-from rvsm.runtime.plan.axes import sizes_of
 from rvsm.runtime.plan.operation import Shape
 
 
@@ -84,5 +83,5 @@ def describe(path: str | os.PathLike[str]) -> Description:
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
         for k, w in plan.weights.items()
     )
-    inputs, outputs = tuple(map(sizes_of, plan.axes, plan.inputs)), tuple(plan.output_sizes())
+    inputs, outputs = tuple(plan.input_sizes()), tuple(plan.output_sizes())
     return Description(str(path), Path(path).stat().st_size, inputs, outputs, len(plan.operations), layers)

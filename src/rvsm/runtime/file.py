@@ -6,7 +6,8 @@ memory. Everything is checked; a file that is damaged, malicious or from a newer
 
 import json
 import math
-from dataclasses import MISSING, fields
+from collections.abc import Collection
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from rvsm.files import printable, replacing
 from rvsm.runtime.plan.axes import MAP
 from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation, Shape
 from rvsm.runtime.plan.operations import OPERATIONS
-from rvsm.runtime.plan.plan import MAX_OPERATIONS, Output, Plan, Weights
+from rvsm.runtime.plan.plan import MAX_OPERATIONS, Array, Output, Plan, Weights
 
-VERSION = 3  # 1 had no axes, 2 no softmax; a file has the lowest version that its operations allow
+VERSION = 4  # 1 had no axes, 2 no softmax, 3 no tensors with strides; a file has the lowest version that its operations allow
 MAX_GRAPH = 16 << 20  # bytes of JSON
 MAX_ENDS = 64  # inputs, and likewise outputs
 MAX_INTEGER = 1 << 31
@@ -46,10 +47,18 @@ def encode(plan: Plan) -> bytes:
         tensors[f"{k}.bits"] = weights.bits
         tensors[f"{k}.values"] = weights.values
         tensors[f"{k}.bias"] = plan.biases[k]
-    version = max((operation.since for operation in plan.operations), default=Operation.since)
+    version = _version(plan)
     # One entry of metadata: several have no fixed order, so equal networks would give different files.
     graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
+
+
+def _version(plan: Plan) -> int:
+    """Return the lowest version of the format that has everything in the plan."""
+    shapes = [[plan.shapes[value] for value in operation.sources()] for operation in plan.operations]
+    needed = [operation.version(given) for operation, given in zip(plan.operations, shapes, strict=True)]
+    plain = all(array == Array() for array in plan.arrays) and all(output.sizes is None for output in plan.outputs)
+    return max([Operation.since if plain else 4, *needed])
 
 
 def decode(data: bytes, name: str) -> Plan:
@@ -70,12 +79,21 @@ def decode(data: bytes, name: str) -> Plan:
 
 def graph_of(plan: Plan) -> dict[str, Any]:
     """Return a plan without its weights as JSON data; ``plan_of`` is the inverse."""
-    ends = zip(plan.inputs, plan.axes, strict=True)
+    ends = zip(plan.inputs, plan.axes, plan.arrays, strict=True)
     return {
-        "inputs": [{"shape": list(shape), "form": axes} for shape, axes in ends],
+        "inputs": [
+            {"shape": list(shape), "form": axes, **_sizes(array.sizes), **({"integer": True} if array.integer else {})}
+            for shape, axes, array in ends
+        ],
         "operations": [_described(operation) for operation in plan.operations],
-        "outputs": [{"value": output.value, "form": output.axes} for output in plan.outputs],
+        "outputs": [
+            {"value": output.value, "form": output.axes, **_sizes(output.sizes)} for output in plan.outputs
+        ],
     }
+
+
+def _sizes(sizes: tuple[int, ...] | None) -> dict[str, list[int]]:
+    return {} if sizes is None else {"sizes": list(sizes)}
 
 
 def plan_of(data: object) -> Plan:
@@ -85,17 +103,23 @@ def plan_of(data: object) -> Plan:
         raise ValueError("the parts of the graph must be lists")
     if len(graph["operations"]) > MAX_OPERATIONS or max(len(graph["inputs"]), len(graph["outputs"])) > MAX_ENDS:
         raise ValueError("the graph has too many parts")
-    inputs = [_table(item, {"shape", "form"}, "an input") for item in graph["inputs"]]
-    outputs = [_table(item, {"value", "form"}, "an output") for item in graph["outputs"]]
+    inputs = [_table(item, {"shape", "form"}, "an input", {"sizes", "integer"}) for item in graph["inputs"]]
+    outputs = [_table(item, {"value", "form"}, "an output", {"sizes"}) for item in graph["outputs"]]
     return Plan(
         tuple(_shape(item["shape"]) for item in inputs),
         tuple(_operation(item) for item in graph["operations"]),
-        tuple(Output(_integer(item["value"], "value"), item["form"]) for item in outputs),
+        tuple(Output(_integer(item["value"], "value"), item["form"], _dimensions(item)) for item in outputs),
         {},
         {},
         tuple(item["form"] for item in inputs),
         complete=False,
+        arrays=tuple(Array(_dimensions(item), _field(item.get("integer", False), bool, "integer")) for item in inputs),
     )
+
+
+def _dimensions(item: dict[str, Any]) -> tuple[int, ...] | None:
+    """Return the sizes of an array, if they are given."""
+    return _field(item["sizes"], tuple[int, ...], "sizes") if "sizes" in item else None
 
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:
@@ -130,7 +154,7 @@ def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
     weights, biases = {}, {}
     expected = set()
     for k, operation in enumerate(bare.operations):
-        shape = operation.weight_shape(bare.shapes[operation.sources()[0]])
+        shape = operation.weight_shape([bare.shapes[value] for value in operation.sources()])
         if shape is None:
             continue
         names = [f"{k}.{part}" for part in ("bits", "values", "bias")]
@@ -143,7 +167,7 @@ def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
     unexpected = sorted(set(tensors) - expected)
     if unexpected:
         raise ValueError(f"it has {len(unexpected)} tensors that no operation needs, such as {unexpected[0]!r:.40}")
-    return Plan(bare.inputs, bare.operations, bare.outputs, weights, biases, bare.axes)
+    return replace(bare, weights=weights, biases=biases, complete=True)
 
 
 def _described(operation: Operation) -> dict[str, Any]:
@@ -176,6 +200,8 @@ def _field(data: object, kind: object, name: str) -> Any:
         return data
     if kind is bool and isinstance(data, bool):
         return data
+    if kind is float:
+        return _number(data)
     if kind is int or (kind == int | None and data is not None):
         return _integer(data, name)
     if kind == int | None:
@@ -210,7 +236,7 @@ def _shape(data: object) -> Shape:
     return c, h, w
 
 
-def _table(data: object, keys: set[str], subject: str) -> dict[str, Any]:
-    if not isinstance(data, dict) or set(data) != keys:
+def _table(data: object, keys: set[str], subject: str, optional: Collection[str] = ()) -> dict[str, Any]:
+    if not isinstance(data, dict) or not keys <= set(data) <= keys | set(optional):
         raise ValueError(f"{subject} must have {', '.join(sorted(keys))}")
     return data

@@ -16,7 +16,7 @@ from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.file import decode, encode, write
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.locks import Lock
-from rvsm.runtime.plan.axes import batch_array, batch_size, like, sizes_of
+from rvsm.runtime.plan.axes import batch_array, batch_size, like
 from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
@@ -53,7 +53,8 @@ class Program:
     def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
         """Return the outputs for these inputs; with ``alone``, on the calling thread only, as timed by ``explain``."""
         plan = self.plan
-        checked = [batch_array(*given) for given in zip(inputs, plan.inputs, plan.axes, strict=False)]
+        given = zip(inputs, plan.input_sizes(), plan.arrays, strict=False)
+        checked = [batch_array(x, sizes, integer=array.integer) for x, sizes, array in given]
         if len(inputs) != len(plan.inputs):
             raise ValueError(f"the network takes {len(plan.inputs)} inputs but {len(inputs)} are given")
         outputs = self._compute(checked, batch_size(checked), alone=alone)
@@ -68,8 +69,8 @@ class Program:
         stage = self._single if batch == 1 else self._batch
         inputs, outputs = self._dummies(stage.schedule.images)
         table = explain_stage(self.plan, stage, inputs, outputs)
-        sizes = map(sizes_of, self.plan.axes, self.plan.inputs)
-        images = [x.reshape(len(x), *size) for x, size in zip(inputs, sizes, strict=True)]
+        known = zip(inputs, self.plan.input_sizes(), self.plan.arrays, strict=True)
+        images = [x.reshape(len(x), *size).astype(np.int32 if a.integer else np.float32) for x, size, a in known]
         return table.whole(least_seconds(partial(self.run, images, alone=True)), "call")
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -120,6 +121,8 @@ class Program:
                     except TooLargeError:
                         batch = single
                     self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
+                    if self._tail_limit >= machine().lanes:  # such as tokens, which fill vectors alone
+                        batch = single
                     self._stages = {"single": single, "batch": batch}
         return self._stages[name]
 

@@ -5,12 +5,12 @@ are stored one after the other; each is stored channel by channel, or position b
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 from rvsm.runtime.kernels.kernel import Kernel, Variant
-from rvsm.runtime.kernels.player import BATCH, INPUTS, OUTPUTS
+from rvsm.runtime.kernels.player import BATCH, INPUTS, OUTPUTS, PROBLEM
 
 
 @dataclass(frozen=True)
@@ -135,3 +135,107 @@ class Shift(Variant):
                     offset = f.mul(k.index, 4 * f.lanes)
                     value = f.masked_load(f.at(here, offset), f.mask(f.at(bits, f.mul(k.index, 2))))
                     f.store(f.kind, value, f.at(there, offset))
+
+
+AXES = 6  # loops of a strided copy
+
+
+@dataclass(frozen=True)
+class Strided(Variant):
+    """Copies an array of six axes with any strides: ``ranges`` has the first and last index of each, for each thread.
+
+    An element is a vector of images, or a single float. The innermost axis is a ``row`` of neighbours in both maps, or
+    a ``single`` float that fills a row, or has ``any`` strides.
+    """
+
+    operands = ("x", "y", "ranges", "strides")
+    images: int
+    inner: str
+
+    def _write(self, f: Kernel) -> None:
+        strides = f.pointer("strides")
+        mine = f.at(f.pointer("ranges"), f.mul(f.part(), 16 * AXES))
+        x, y = f.buffer("x"), f.buffer("y")
+        with ExitStack() as loops:
+            for k in range(AXES - 1):
+                first, last = (f.load("i64", f.at(mine, 16 * k + 8 * end)) for end in range(2))
+                steps = [f.load("i64", f.at(strides, 16 * k + 8 * which)) for which in range(2)]
+                index = loops.enter_context(f.loop(first, last)).index
+                x, y = (f.at(place, f.mul(index, step)) for place, step in zip((x, y), steps, strict=True))
+            self._inner(f, x, y, mine, strides)
+
+    def _inner(self, f: Kernel, x: str, y: str, mine: str, strides: str) -> None:
+        k = AXES - 1
+        first, last = (f.load("i64", f.at(mine, 16 * k + 8 * end)) for end in range(2))
+        right, across = (f.load("i64", f.at(strides, 16 * k + 8 * which)) for which in range(2))
+        if self.images > 1 or self.inner == "any":
+            kind = f.kind if self.images > 1 else "float"
+            with f.loop(first, last) as i:
+                f.store(kind, f.load(kind, f.at(x, f.mul(i.index, right))), f.at(y, f.mul(i.index, across)))
+            return
+        one = f.splat(f.lanes, f.load("float", x)) if self.inner == "single" else ""
+        with f.row_vectors(last, ragged=True) as (offset, store):
+            store(one or f.load(f.kind, f.at(x, offset)), f.at(y, offset))
+
+
+@dataclass(frozen=True)
+class Fill(Variant):
+    """Writes a map that is the same for all images, from ``values``."""
+
+    operands = ("values", "y", "channels", "height", "width", "row", "plane")
+    images: int
+
+    def _write(self, f: Kernel) -> None:
+        values, y = f.pointer("values"), f.buffer("y")
+        height, width, row, plane = f.numbers("height", "width", "row", "plane")
+        start, stop = f.share(f.number("channels"))
+        with f.loop(start, stop) as channel, f.loop(0, height) as line:
+            number = f.mul(f.add(f.mul(channel.index, height), line.index), width)
+            source = f.at(values, f.mul(number, 4))
+            target = f.at(y, f.mul(channel.index, plane), f.mul(line.index, row))
+            if self.images == 1:
+                with f.row_vectors(width, ragged=True) as (offset, store):
+                    left = f.first_lanes(f.op(f"sub i64 {width}, {f.op(f'sdiv i64 {offset}, 4')}"))
+                    store(f.masked_load(f.at(source, offset), left), f.at(target, offset))
+            else:
+                with f.loop(0, width) as k:
+                    value = f.splat(f.lanes, f.load("float", f.at(source, f.mul(k.index, 4))))
+                    f.store(f.kind, value, f.at(target, f.mul(k.index, 4 * self.images)))
+
+
+@dataclass(frozen=True)
+class Lookup(Variant):
+    """Copies rows of a table whose numbers are in x, feature by feature; a wrong number is reported, and reads row 0."""
+
+    operands = ("x", "y", "table", "rows", "features", "positions", "plane")
+    images: int
+
+    def _write(self, f: Kernel) -> None:
+        x, y, table = f.buffer("x"), f.buffer("y"), f.pointer("table")
+        rows, features, positions, plane = f.numbers("rows", "features", "positions", "plane")
+        limit = f.op(f"sitofp i64 {rows} to float")
+        batch = f.load("i64", f.at("%call", 8 * BATCH))
+        found = f.op(f"alloca [{self.lanes} x ptr], align 8")  # rows of the table, for some positions at a time
+        count = f.mul(positions, self.images)
+        start, stop = f.share(f.op(f"sdiv i64 {f.add(count, self.lanes - 1)}, {self.lanes}"))
+        with f.loop(start, stop) as some:
+            first = f.mul(some.index, self.lanes)
+            beyond = f.op(f"sub i64 {count}, {first}")
+            here = f.op(f"select i1 {f.op(f'icmp slt i64 {beyond}, {self.lanes}')}, i64 {beyond}, i64 {self.lanes}")
+            with f.loop(0, here) as k:
+                place = f.add(first, k.index)
+                number = f.load("float", f.at(x, f.mul(place, 4)))
+                positive = f.op(f"fcmp oge float {number}, {f.single(0.0)}")
+                valid = f.op(f"and i1 {positive}, {f.op(f'fcmp olt float {number}, {limit}')}")
+                image = f.add(f.mul("%chunk", self.images), f.op(f"srem i64 {place}, {self.images}"))
+                exists = f.op(f"icmp slt i64 {image}, {batch}")
+                with f.when(f.op(f"and i1 {exists}, {f.op(f'xor i1 {valid}, true')}")):
+                    f.store("i64", rows, f.at("%call", 8 * PROBLEM))
+                safe = f.op(f"select i1 {valid}, float {number}, float {f.single(0.0)}")
+                row = f.at(table, f.mul(f.mul(f.op(f"fptosi float {safe} to i64"), features), 4))
+                f.store("ptr", row, f.at(found, f.mul(k.index, 8)))
+            target = f.at(y, f.mul(first, 4))
+            with f.loop(0, features) as c, f.loop(0, here) as k:
+                row = f.load("ptr", f.at(found, f.mul(k.index, 8)))
+                number = f.load("float", f.at(row, f.mul(c.index, 4)))
+                f.store("float", number, f.at(target, f.mul(c.index, plane), f.mul(k.index, 4)))

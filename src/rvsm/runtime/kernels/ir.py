@@ -178,6 +178,7 @@ def declarations(lanes: int) -> str:
         [
             f"declare {v} @llvm.fmuladd.v{lanes}f32({v}, {v}, {v})",
             f"declare {v} @llvm.fabs.v{lanes}f32({v})",
+            f"declare {v} @llvm.sqrt.v{lanes}f32({v})",
             f"declare {v} @llvm.masked.load.v{lanes}f32.p0(ptr, i32, <{lanes} x i1>, {v})",
             f"declare void @llvm.masked.store.v{lanes}f32.p0({v}, ptr, i32, <{lanes} x i1>)",
         ]

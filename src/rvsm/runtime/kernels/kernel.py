@@ -131,13 +131,17 @@ class Kernel(Function):
             if not ragged:
                 yield offset, lambda value, pointer: self.store(self.kind, value, pointer)
                 return
-            left = self.op(f"trunc i64 {self.op(f'sub i64 {width}, {loop.index}')} to i32")
-            integers = self.vectors.integers
-            one = self.op(f"insertelement {integers} poison, i32 {left}, i64 0")
-            limit = self.op(f"shufflevector {integers} {one}, {integers} poison, {integers} zeroinitializer")
-            lanes = ", ".join(f"i32 {k}" for k in range(self.lanes))
-            mask = self.op(f"icmp slt {integers} <{lanes}>, {limit}")
+            mask = self.first_lanes(self.op(f"sub i64 {width}, {loop.index}"))
             yield offset, lambda value, pointer: self.masked_store(value, pointer, mask)
+
+    def first_lanes(self, count: str) -> str:
+        """Return a mask of the first ``count`` lanes; more than there are means all."""
+        left = self.op(f"trunc i64 {count} to i32")
+        integers = self.vectors.integers
+        one = self.op(f"insertelement {integers} poison, i32 {left}, i64 0")
+        limit = self.op(f"shufflevector {integers} {one}, {integers} poison, {integers} zeroinitializer")
+        lanes = ", ".join(f"i32 {k}" for k in range(self.lanes))
+        return self.op(f"icmp slt {integers} <{lanes}>, {limit}")
 
     def _slot(self, slot: str) -> str:
         return self.at("%row", 8 * (HEAD + self._operands.index(slot)))
@@ -176,6 +180,10 @@ class Vectors:
     def absolute(self, a: str) -> str:
         """Return |a|."""
         return self.f.op(f"call {self.kind} @llvm.fabs.v{self.lanes}f32({self.kind} {a})")
+
+    def sqrt(self, a: str) -> str:
+        """Return √a."""
+        return self.f.op(f"call {self.kind} @llvm.sqrt.v{self.lanes}f32({self.kind} {a})")
 
     def where(self, comparison: str, a: str, b: str, yes: str, no: str) -> str:
         """Return, lane by lane, ``yes`` where the comparison of a and b (``olt``, …) holds, otherwise ``no``."""

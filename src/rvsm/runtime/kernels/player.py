@@ -15,7 +15,7 @@ from rvsm.runtime.kernels.ir import Function
 from rvsm.runtime.kernels.kernel import BARRIER, FUNCTION, PARAMETERS, SLOTS
 
 # Slots of a call, 8 bytes each; the two counters, which threads change, have their own cache lines.
-OPERATIONS, ARENAS, INPUTS, OUTPUTS, BATCH, CHUNKS, THREADS, SHARED, YIELD = range(9)
+OPERATIONS, ARENAS, INPUTS, OUTPUTS, BATCH, CHUNKS, THREADS, SHARED, YIELD, PROBLEM = range(10)
 ARRIVED, TAKEN = 16, 24
 CALL_SLOTS = 32
 SPINS = 4000

@@ -1,9 +1,13 @@
-"""Reductions: the maximum and the mean over windows, and the softmax over channels."""
+"""Reductions: the maximum and the mean over windows; softmax and normalization over channels."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rvsm.runtime.kernels.kernel import Kernel, Variant
 
+Store = Callable[[str, str], None]
 ENTRY_BYTES = 32  # place in the input, place in the output, positions in the window, and their factor of the divisor
 
 
@@ -61,31 +65,65 @@ class Pooling(Variant):
 
 
 @dataclass(frozen=True)
-class Softmax(Variant):
-    """y = exp(x − max) / sum, or with ``log`` (x − max) − log(sum); vectors run over images, or over positions.
+class Columns(Variant):
+    """What is computed from all channels of a group, at every position; vectors run over images, or over positions.
 
-    Three passes over the channels compute the maximum, the sum and the result. The maximum is subtracted to avoid
-    overflow. Rounding errors of the sum are compensated (Kahan), so it is as exact for many channels as for few. A
-    ``ragged`` row may end inside a vector.
+    A ``ragged`` row may end inside a vector. Threads share the vectors of all rows and groups.
     """
 
-    operands = ("x", "y", "channels", "height", "width", "row", "plane")
-    log: bool
+    operands: ClassVar[tuple[str, ...]] = (
+        "x", "y", "groups", "channels", "height", "width", "row", "plane", "weights", "bias", "epsilon",
+    )  # fmt: skip
     ragged: bool
+
+    @contextmanager
+    def _each(self, f: Kernel) -> Iterator[tuple[str, str, Store]]:
+        """Loop over vectors of positions; yields where a group begins in both maps, and a function to store there."""
+        x, y = f.buffer("x"), f.buffer("y")
+        groups, channels, height, width, row, plane = f.numbers(
+            "groups", "channels", "height", "width", "row", "plane"
+        )
+        across = f.op(f"sdiv i64 {f.add(width, f.lanes - 1)}, {f.lanes}")
+        start, stop = f.share(f.mul(f.mul(groups, height), across))
+        with f.loop(start, stop) as item:
+            column = f.mul(f.op(f"srem i64 {item.index}, {across}"), f.lanes)
+            above = f.op(f"sdiv i64 {item.index}, {across}")
+            line, group = f.op(f"srem i64 {above}, {height}"), f.op(f"sdiv i64 {above}, {height}")
+            place = f.add(f.mul(f.mul(group, channels), plane), f.add(f.mul(line, row), f.mul(column, 4)))
+            mask = f.first_lanes(f.op(f"sub i64 {width}, {column}")) if self.ragged else ""
+
+            def store(value: str, pointer: str) -> None:
+                if self.ragged:
+                    f.masked_store(value, pointer, mask)
+                else:
+                    f.store(f.kind, value, pointer)
+
+            yield f.at(x, place), f.at(y, place), store
+
+
+@dataclass(frozen=True)
+class Softmax(Columns):
+    """y = exp(x − max) / sum, or with ``log`` (x − max) − log(sum).
+
+    Three passes over the channels compute the maximum, the sum and the result. The maximum is subtracted to avoid
+    overflow. Rounding errors of the sum are compensated (Kahan), so it is as exact for many channels as for few. If
+    ``masked``, the result is zero where all numbers are −∞.
+    """
+
+    log: bool
+    masked: bool
 
     def _write(self, f: Kernel) -> None:
         m = f.vectors
-        x, y = f.buffer("x"), f.buffer("y")
-        channels, height, width, row, plane = f.numbers("channels", "height", "width", "row", "plane")
+        channels, plane = f.numbers("channels", "plane")
         lowest, zero = m.constant(float("-inf")), m.constant(0.0)
-        start, stop = f.share(height)
-        with f.loop(start, stop) as line, f.row_vectors(width, ragged=self.ragged) as (offset, store):
-            place = f.add(f.mul(line.index, row), offset)
-            source, target = f.at(x, place), f.at(y, place)
+        with self._each(f) as (source, target, store):
             with f.loop(0, channels, carry=[(f.kind, lowest)]) as c:
                 value = f.load(f.kind, f.at(source, f.mul(c.index, plane)))
                 c.after = [m.where("ogt", value, c.values[0], value, c.values[0])]
             most = c.values[0]
+            if self.masked:
+                most = m.where("oeq", most, lowest, zero, most)  # then all powers are zero, but for rounding
             with f.loop(0, channels, carry=[(f.kind, zero), (f.kind, zero)]) as c:
                 power = m.exp(m.sub(f.load(f.kind, f.at(source, f.mul(c.index, plane))), most))
                 if not self.log:
@@ -96,10 +134,61 @@ class Softmax(Variant):
                 c.after = [larger, m.sub(m.sub(larger, total), term)]
             total = c.values[0]
             logarithm = m.log(total) if self.log else ""
+            factor = m.div(m.constant(1.0), total)
+            if self.masked:
+                factor = m.where("olt", total, m.constant(1e-30), zero, factor)
             with f.loop(0, channels) as c:
                 here = f.mul(c.index, plane)
                 if self.log:
                     result = m.sub(m.sub(f.load(f.kind, f.at(source, here)), most), logarithm)
                 else:
-                    result = m.div(f.load(f.kind, f.at(target, here)), total)
+                    result = m.mul(f.load(f.kind, f.at(target, here)), factor)
                 store(result, f.at(target, here))
+
+
+@dataclass(frozen=True)
+class Normalization(Columns):
+    """y = weight · (x − mean) / √(mean of (x − mean)² + epsilon) + bias; the mean is 0 if it is not ``centered``.
+
+    The mean is computed first, since E x² − (E x)² would cancel. Four sums in turn are shorter than one, and more exact.
+    """
+
+    centered: bool
+
+    def _write(self, f: Kernel) -> None:
+        m = f.vectors
+        channels, plane = f.numbers("channels", "plane")
+        weights, bias, epsilon = f.pointer("weights"), f.pointer("bias"), f.load("float", f.pointer("epsilon"))
+        count = f.op(f"sitofp i64 {channels} to float")
+        share = f.splat(f.lanes, f.op(f"fdiv float {f.single(1.0)}, {count}"))
+        with self._each(f) as (source, target, store):
+            mean = m.constant(0.0)
+            if self.centered:
+                mean = m.mul(self._sum(f, source, channels, plane, lambda value: value), share)
+
+            def squared(value: str) -> str:
+                centered = m.sub(value, mean)
+                return m.mul(centered, centered)
+
+            variance = m.mul(self._sum(f, source, channels, plane, squared), share)
+            factor = m.div(m.constant(1.0), m.sqrt(m.add(variance, f.splat(f.lanes, epsilon))))
+            with f.loop(0, channels) as c:
+                here, entry = f.mul(c.index, plane), f.mul(c.index, 4)
+                value = m.mul(m.sub(f.load(f.kind, f.at(source, here)), mean), factor)
+                weight, shift = (f.splat(f.lanes, f.load("float", f.at(table, entry))) for table in (weights, bias))
+                store(m.fma(value, weight, shift), f.at(target, here))
+
+    def _sum(self, f: Kernel, source: str, channels: str, plane: str, term: Callable[[str], str]) -> str:
+        """Return the sum of a term over the channels."""
+        m, zero = f.vectors, f.vectors.constant(0.0)
+        whole = f.op(f"and i64 {channels}, -4")
+        with f.loop(0, whole, 4, carry=[(f.kind, zero)] * 4) as c:
+            c.after = [
+                m.add(c.values[k], term(f.load(f.kind, f.at(source, f.mul(f.add(c.index, k), plane)))))
+                for k in range(4)
+            ]
+        first, second, third, fourth = c.values
+        total = m.add(m.add(first, second), m.add(third, fourth))
+        with f.loop(whole, channels, carry=[(f.kind, total)]) as rest:
+            rest.after = [m.add(rest.values[0], term(f.load(f.kind, f.at(source, f.mul(rest.index, plane)))))]
+        return rest.values[0]

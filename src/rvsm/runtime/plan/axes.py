@@ -7,6 +7,7 @@ have them. Inside a program all values are maps; axes only matter for inputs and
 
 import sys
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from rvsm.runtime.plan.operation import Shape
 
 MAP = "chw"
 AXES = (MAP, "cw", "c", "hwc", "wc")
+MAX_DIMENSIONS = 8  # of an array, without the batch
+EXACT = 1 << 24  # integers up to this one are float32 numbers
 
 
 def channels_last(axes: str) -> bool:
@@ -42,19 +45,10 @@ def shape_of(axes: str, sizes: tuple[int, ...]) -> Shape:
     return named["c"], named.get("h", 1), named.get("w", 1)
 
 
-def axes_of(sizes: tuple[int, ...], shape: Shape, *, like: str) -> str | None:
-    """Return the axes of an array that holds a map's numbers in the order of the axes ``like``, or None.
-
-    >>> axes_of((8, 5), (8, 1, 5), like="chw"), axes_of((5, 8), (8, 1, 5), like="chw")
-    ('cw', None)
-    """
-    single = shape[1:] == (1, 1)  # a map of one position has only one order
-    alike = [axes for axes in AXES if single or channels_last(axes) == channels_last(like)]
-    return next((axes for axes in alike if len(axes) == len(sizes) and shape_of(axes, sizes) == shape), None)
-
-
-def check_axes(axes: object, shape: Shape, subject: str) -> None:
-    """Raise ValueError if there are no such axes, or if a map of this shape cannot have them."""
+def check_axes(axes: object, shape: Shape, subject: str, sizes: tuple[int, ...] | None = None) -> None:
+    """Raise ValueError if there are no such axes, or if a map of this shape cannot have them, or these ``sizes``."""
+    if sizes is not None and (len(sizes) > MAX_DIMENSIONS or prod(sizes) != prod(shape)):
+        raise ValueError(f"{subject} of shape {shape} cannot have the sizes {sizes!r:.80}")
     if not isinstance(axes, str) or axes not in AXES:
         raise ValueError(f"the form of {subject} must be one of {', '.join(AXES)} but is {axes!r:.20}")
     if shape_of(axes, sizes_of(axes, shape)) != shape:
@@ -63,16 +57,24 @@ def check_axes(axes: object, shape: Shape, subject: str) -> None:
         )
 
 
-def batch_array(x: Any, shape: Shape, axes: str) -> NDArray[np.float32]:
-    """Return a NumPy or torch batch as contiguous float32, after checking its sizes."""
-    array = np.asarray(x.detach().cpu().float().numpy() if is_tensor(x) else x)
-    expected = sizes_of(axes, shape)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"the input must hold numbers but has dtype {array.dtype}")
+def batch_array(x: Any, expected: tuple[int, ...], *, integer: bool = False) -> NDArray[np.float32]:
+    """Return a NumPy or torch batch as contiguous float32, after checking its sizes; integers must stay exact."""
+    array = np.asarray(x.detach().cpu().numpy() if is_tensor(x) and integer else _floats(x) if is_tensor(x) else x)
+    if array.dtype.kind not in ("iub" if integer else "fiub"):
+        kind = "integers" if integer else "numbers"
+        raise TypeError(f"the input must hold {kind} but has dtype {array.dtype}")
     if array.ndim != len(expected) + 1 or array.shape[1:] != expected:
         sizes = ", ".join(["batch", *map(str, expected)])
         raise ValueError(f"the input must have the shape ({sizes}) but has {array.shape}")
+    if integer and array.dtype.itemsize > 2 and array.size and not -EXACT <= array.min() <= array.max() <= EXACT:
+        raise ValueError(
+            f"integers in the input must be from {-EXACT} to {EXACT} but are from {array.min()} to {array.max()}"
+        )
     return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def _floats(x: Any) -> Any:
+    return x.detach().cpu().float().numpy()
 
 
 def batch_size(inputs: Sequence[Any]) -> int:

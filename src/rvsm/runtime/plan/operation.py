@@ -14,12 +14,19 @@ Pair = tuple[int, int]
 
 ACTIVATIONS = (
     "none", "clamp", "leaky", "sigmoid", "tanh", "silu", "hardsigmoid", "hardswish", "gelu", "gelu_tanh",
+    # since version 4 of the file format
+    "line", "elu", "softplus", "mish", "erf", "exp", "log", "square", "cube", "sqrt", "rsqrt", "reciprocal", "power",
+    "abs", "equal", "above", "below", "at_least", "at_most", "choose",
 )  # fmt: skip
+OLD_ACTIVATIONS = ACTIVATIONS[: ACTIVATIONS.index("line")]
 
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation with its parameters: the slope of a leaky ReLU, the two ends of a clamp.
+    """An activation with its two parameters, such as the slope of a leaky ReLU or the two ends of a clamp.
+
+    ``line`` is a·x + b, ``elu`` is a·(eˣ − 1) below zero and b·x above, ``power`` is xᵃ. ``equal``, ``above``,
+    ``below``, ``at_least`` and ``at_most`` compare x with a and give 1 or 0; ``choose`` is a where x is not 0, else b.
 
     >>> Activation("clamp", 0.0, 6.0).label
     'relu6'
@@ -59,14 +66,21 @@ class Operation(ABC):
     takes: ClassVar[tuple[str, ...]] = ("source",)
     name: str
 
+    def version(self, sources: Sequence[Shape]) -> int:
+        """Return the first version of the file format that has this operation with these fields and sources."""
+        activation = getattr(self, "activation", NOTHING)
+        return max(self.since, 2 if activation.name in OLD_ACTIVATIONS else 4)
+
     def sources(self) -> tuple[int, ...]:
         """Return the input values."""
         given = [getattr(self, field) for field in self.takes]
-        return tuple(given[0]) if isinstance(given[0], tuple) else tuple(value for value in given if value is not None)
+        if given and isinstance(given[0], tuple):
+            return tuple(given[0])
+        return tuple(value for value in given if value is not None)
 
     def taking(self, values: Sequence[int]) -> Self:
         """Return the same operation on other values; a field without a value becomes None."""
-        if isinstance(getattr(self, self.takes[0]), tuple):
+        if self.takes and isinstance(getattr(self, self.takes[0]), tuple):
             return replace(self, **{self.takes[0]: tuple(values)})  # type: ignore[arg-type]
         padded = [*values, *[None] * (len(self.takes) - len(values))]
         return replace(self, **dict(zip(self.takes, padded, strict=True)))  # type: ignore[arg-type]
@@ -75,9 +89,13 @@ class Operation(ABC):
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the shape of its result, or raise ValueError if it cannot take these shapes."""
 
-    def weight_shape(self, source: Shape) -> tuple[int, ...] | None:
+    def weight_shape(self, sources: Sequence[Shape]) -> tuple[int, ...] | None:
         """Return the shape of its weights, whose first size is that of the bias; None if it has no weights."""
         return None
+
+    def bias_size(self, weights: tuple[int, ...]) -> int:
+        """Return the size of the bias of weights of this shape."""
+        return weights[0]
 
     @property
     def label(self) -> str:

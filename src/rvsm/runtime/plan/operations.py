@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Pair, Shape, check_choice, check_limit
+from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement, check_groups
 
 MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
 
@@ -28,9 +29,9 @@ class Convolution(Operation):
     groups: int = 1
     activation: Activation = NOTHING
 
-    def weight_shape(self, source: Shape) -> tuple[int, int, int, int]:
+    def weight_shape(self, sources: Sequence[Shape]) -> tuple[int, int, int, int]:
         """Return output channels, input channels of a group, and the kernel's sizes."""
-        return self.channels, source[0] // self.groups, *self.kernel
+        return self.channels, sources[0][0] // self.groups, *self.kernel
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the channels and sizes of the output."""
@@ -118,25 +119,42 @@ class AdaptivePooling(Operation):
         return np.stack([starts, inside, inside], axis=1)
 
 
+ARITHMETIC = ("add", "mul", "none", "sub", "div", "max", "min", "equal", "below", "at_most", "slope", "choose")
+OLD_ARITHMETIC = ARITHMETIC[:3]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(Operation):
-    """activation(a ∘ b) with ∘ one of ``add``, ``mul``, ``none``; if b is 1 × 1, it is broadcast over all positions."""
+    """activation(a ∘ b), where sizes of 1 are broadcast.
+
+    ∘ is an operation of arithmetic; ``none`` takes a alone; ``equal``, ``below`` (a < b) and ``at_most`` (a ≤ b) give 1
+    or 0; ``slope`` is a where it is positive and otherwise a · b; ``choose`` is a where c is not 0 and otherwise b.
+    """
 
     kind = "pointwise"
-    takes = ("a", "b")
+    takes = ("a", "b", "c")
     operation: str
     a: int
     b: int | None = None
+    c: int | None = None
     activation: Activation = NOTHING
 
+    def version(self, sources: Sequence[Shape]) -> int:
+        """Return 2, if that reader has the operation: it broadcasts single positions of b only."""
+        broadcast = any(source not in (sources[0], (sources[0][0], 1, 1)) for source in sources)
+        return max(super().version(sources), 4 if broadcast or self.operation not in OLD_ARITHMETIC else 2)
+
     def shape(self, sources: Sequence[Shape]) -> Shape:
-        """Return the shape of a."""
-        check_choice("operation", self.operation, ("add", "mul", "none"))
-        if (self.operation == "none") != (self.b is None):
+        """Return the shape to which all are broadcast."""
+        check_choice("operation", self.operation, ARITHMETIC)
+        count = {"none": 1, "choose": 3}.get(self.operation, 2)
+        given = [value is not None for value in (self.a, self.b, self.c)]
+        if given != [k < count for k in range(3)]:
             raise ValueError(f"{self.operation} with {len(sources)} values")
-        if self.b is not None and sources[1] not in (sources[0], (sources[0][0], 1, 1)):
-            raise ValueError(f"the shapes {sources[0]} and {sources[1]} do not match")
-        return sources[0]
+        shape = tuple(max(sizes) for sizes in zip(*sources, strict=True))
+        if any(size not in (1, shape[k]) for source in sources for k, size in enumerate(source)):
+            raise ValueError(f"the shapes {' and '.join(map(str, sources))} do not match")
+        return shape[0], shape[1], shape[2]
 
     @property
     def label(self) -> str:
@@ -175,15 +193,25 @@ class Flattening(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Softmax(Operation):
-    """exp(x) / Σ exp(x), summed over the channels of a position; with ``log``, its logarithm."""
+    """exp(x) / Σ exp(x), summed over the channels of a position, or of each of ``groups`` of channels.
+
+    With ``log``, its logarithm. With ``masked``, numbers that are all −∞ give zeros instead of NaN.
+    """
 
     kind = "softmax"
     since = 3
     source: int
     log: bool = False
+    groups: int = 1
+    masked: bool = False
+
+    def version(self, sources: Sequence[Shape]) -> int:
+        """Return 3, which has no groups."""
+        return 3 if self.groups == 1 and not self.masked else 4
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the shape of the source."""
+        check_groups(self.groups, sources[0])
         return sources[0]
 
     @property
@@ -194,8 +222,11 @@ class Softmax(Operation):
 
 OPERATIONS: dict[str, type[Operation]] = {
     operation.kind: operation
-    for operation in (Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening, Softmax)
-}
+    for operation in (
+        Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening, Softmax,
+        Rearrangement, Contraction, Normalization, Constant, Embedding,
+    )
+}  # fmt: skip
 
 
 def _activated(label: str, activation: Activation) -> str:

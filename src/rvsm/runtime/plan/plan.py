@@ -70,17 +70,27 @@ class Weights:
 
 @dataclass(frozen=True)
 class Output:
-    """A result: the number of its value, and the axes of the returned array."""
+    """A result: the number of its value, and the axes of the returned array; ``sizes`` if it has other sizes."""
 
     value: int
     axes: str = MAP
+    sizes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Array:
+    """What else is known about the array of an input: its ``sizes`` for one image, and whether it has integers."""
+
+    sizes: tuple[int, ...] | None = None
+    integer: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """A network that the runtime can execute; checked when it is created.
 
-    The keys of ``weights`` and ``biases`` are positions of operations. ``axes`` are those of inputs, maps by default.
+    The keys of ``weights`` and ``biases`` are positions of operations. ``axes`` are those of inputs, maps by default,
+    and ``arrays`` has an entry for each input, or none at all.
     A plan that is not ``complete`` has no weights yet, and cannot be executed.
     """
 
@@ -91,23 +101,26 @@ class Plan:
     biases: Mapping[int, NDArray[np.float32]]
     axes: tuple[str, ...] = ()
     complete: bool = True
+    arrays: tuple[Array, ...] = ()
     shapes: tuple[Shape, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.axes:
             object.__setattr__(self, "axes", tuple(MAP for _ in self.inputs))
+        if not self.arrays:
+            object.__setattr__(self, "arrays", tuple(Array() for _ in self.inputs))
         object.__setattr__(self, "shapes", self._infer())
 
     def _infer(self) -> tuple[Shape, ...]:
         """Return the shape of every value, and check the plan."""
-        if not self.inputs or not self.outputs or len(self.axes) != len(self.inputs):
+        if not self.inputs or not self.outputs or not len(self.axes) == len(self.arrays) == len(self.inputs):
             raise ValueError("a plan needs at least one input and one output")
         if len(self.operations) > MAX_OPERATIONS:
             raise ValueError(f"a plan may have at most {MAX_OPERATIONS} operations but has {len(self.operations)}")
         shapes = list(self.inputs)
-        for shape, axes in zip(self.inputs, self.axes, strict=True):
+        for shape, axes, array in zip(self.inputs, self.axes, self.arrays, strict=True):
             check_shape(shape, "an input")
-            check_axes(axes, shape, "an input")
+            check_axes(axes, shape, "an input", array.sizes)
         for k, operation in enumerate(self.operations):
             where = f"operation {k} ({operation.name!r})"
             for value in operation.sources():
@@ -124,11 +137,11 @@ class Plan:
         for output in self.outputs:
             if not 0 <= output.value < len(shapes):
                 raise ValueError(f"the output is value {output.value}, but there are {len(shapes)} values")
-            check_axes(output.axes, shapes[output.value], "an output")
+            check_axes(output.axes, shapes[output.value], "an output", output.sizes)
         return tuple(shapes)
 
     def _check_weights(self, k: int, operation: Operation, shapes: Sequence[Shape], where: str) -> None:
-        expected = operation.weight_shape(shapes[operation.sources()[0]])
+        expected = operation.weight_shape([shapes[value] for value in operation.sources()])
         if expected is None:
             if k in self.weights or k in self.biases:
                 raise ValueError(f"{where} is a {operation.kind} and cannot have weights")
@@ -137,17 +150,25 @@ class Plan:
             raise ValueError(f"{where} has no weights or no bias")
         if self.weights[k].shape != expected:
             raise ValueError(f"{where} needs weights of shape {expected} but has {self.weights[k].shape}")
-        bias = self.biases[k]
-        if bias.dtype != np.float32 or bias.shape != expected[:1]:
-            raise ValueError(f"{where} needs a bias of {expected[0]} float32 but has {bias.shape} {bias.dtype}")
+        bias, size = self.biases[k], operation.bias_size(expected)
+        if bias.dtype != np.float32 or bias.shape != (size,):
+            raise ValueError(f"{where} needs a bias of {size} float32 but has {bias.shape} {bias.dtype}")
 
     def value_of(self, operation: int) -> int:
         """Return the number of an operation's result."""
         return len(self.inputs) + operation
 
+    def input_sizes(self) -> list[tuple[int, ...]]:
+        """Return the sizes of the inputs for one image."""
+        given = zip(self.inputs, self.axes, self.arrays, strict=True)
+        return [sizes_of(axes, shape) if array.sizes is None else array.sizes for shape, axes, array in given]
+
     def output_sizes(self) -> list[tuple[int, ...]]:
         """Return the sizes of the results for one image."""
-        return [sizes_of(output.axes, self.shapes[output.value]) for output in self.outputs]
+        return [
+            sizes_of(output.axes, self.shapes[output.value]) if output.sizes is None else output.sizes
+            for output in self.outputs
+        ]
 
 
 def check_shape(shape: Shape, subject: str) -> None:

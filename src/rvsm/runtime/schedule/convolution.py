@@ -128,7 +128,7 @@ def _spans(made: list[Step], reach: int) -> Integers:
 def cost(extent: Extent[Convolution]) -> Cost:
     """Return the cost of a convolution: its streams of weights, its tiles, and the copies of its input."""
     o, source, shape, unit, machine = extent.operation, extent.sources[0], extent.shape, extent.unit, extent.machine
-    weights, taps = prod(o.weight_shape(source)), prod(o.kernel)
+    weights, taps = prod(o.weight_shape(extent.sources)), prod(o.kernel)
     density = extent.nonzero / weights
     sparse = extent.nonzero if density < DENSE_ABOVE else 0  # records of the sparse and of the dense kernel …
     dense = weights if density > SPARSE_BELOW else 0  # … of which both may be tried

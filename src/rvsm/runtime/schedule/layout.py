@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.plan.plan import Plan
 
@@ -38,6 +39,11 @@ class Geometry:
     pad_x: int
     pitch: int
     unit: int
+
+    @property
+    def bordered(self) -> bool:
+        """Whether there is a border; otherwise, all numbers of a map are neighbours."""
+        return self.pad_y > 0 or self.pad_x > 0
 
     @property
     def row(self) -> int:
@@ -69,6 +75,16 @@ class Buffer:
     place: int
     channels: int
     geometry: Geometry
+
+    @property
+    def shape(self) -> Shape:
+        """Channels, height and width."""
+        return self.channels, self.geometry.height, self.geometry.width
+
+    @property
+    def bytes(self) -> int:
+        """Its size in memory, with its border."""
+        return self.channels * self.geometry.plane
 
     def at(self, y: int = 0, x: int = 0) -> int:
         """Return the place of a position of the first channel in the arena."""

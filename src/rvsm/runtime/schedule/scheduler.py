@@ -1,5 +1,6 @@
 """From a plan to the schedule of one layout: a place for each value, and the steps of each operation."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from rvsm.runtime.kernels.jit import Machine, machine
@@ -7,13 +8,13 @@ from rvsm.runtime.plan.axes import channels_last
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.plan.plan import Plan
-from rvsm.runtime.schedule import limits, weightless
+from rvsm.runtime.schedule import limits, tensors, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
 
-RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **weightless.RULES}
+RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **tensors.RULES}
 """How each operation is scheduled."""
 
 MAX_KERNELS = 500  # each takes a few milliseconds to compile; a network usually has a few dozen
@@ -52,7 +53,8 @@ def schedule(
         made = RULES[type(site.operation)].steps(replace(site, choose=choose, arena_bytes=size))
         for step in made:
             step.operation = k
-        made[-1].meet = True
+        if made:
+            made[-1].meet = True
         steps += made
         kernels |= {step.variant.name for step in made}
         if len(kernels) > MAX_KERNELS:
@@ -81,26 +83,41 @@ def _places(plan: Plan, unit: int, threads: int) -> tuple[list[Site[Operation]],
     """
     arena, layouts, uses = Arena(), geometries(plan, unit), last_uses(plan)
     buffers: dict[int, Buffer] = {}
+    owner: dict[int, int] = {}  # the value whose memory a value is in: its own, or that of another
+    living: Counter[int] = Counter()
 
-    def allocate(value: int) -> Buffer:
+    def allocate(value: int, sharing: tuple[int, int] | None = None) -> Buffer:
         channels, height, width = plan.shapes[value]
         geometry = layouts[height, width]
-        buffers[value] = Buffer(arena.lend((height, width), geometry.plane * channels), channels, geometry)
+        if sharing is None:
+            key = (height, width) if geometry.bordered else None  # what has no border may hold anything else
+            buffers[value] = Buffer(arena.lend(key, geometry.plane * channels), channels, geometry)
+            owner[value] = value
+        else:
+            source, shift = sharing
+            buffers[value] = Buffer(buffers[source].place + shift, channels, geometry)
+            owner[value] = owner[source]
+        living[owner[value]] += 1
         return buffers[value]
 
     for value in range(len(plan.inputs)):
         allocate(value)
     sites = []
     for k, operation in enumerate(plan.operations):
-        target, sources = allocate(plan.value_of(k)), tuple(buffers[value] for value in operation.sources())
+        values, result, rule = operation.sources(), plan.value_of(k), RULES[type(operation)]
+        sources = tuple(buffers[value] for value in values)
+        shift = rule.shared(operation, sources[0], layouts[plan.shapes[result][1:]]) if values else None
+        target = allocate(result, None if shift is None else (values[0], shift))
         weights, bias = plan.weights.get(k), plan.biases.get(k)
         site = Site(operation, sources, target, machine(), threads, weights, bias)
-        wanted = RULES[type(operation)].scratch(site)
+        wanted = rule.scratch(site)
         if wanted is not None:
             place = arena.lend(*wanted)
             site = replace(site, scratch=place)
             arena.give_back([place])
         sites.append(site)
-        done = {value for value in (*operation.sources(), plan.value_of(k)) if uses[value] == k}
-        arena.give_back(buffers[value].place for value in done)
+        for value in {value for value in (*values, result) if uses[value] == k}:
+            living[owner[value]] -= 1
+            if not living[owner[value]]:
+                arena.give_back([buffers[owner[value]].place])
     return sites, buffers, -(-(arena.size + 4 * SLACK) // 4096) * 4096

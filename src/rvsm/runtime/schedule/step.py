@@ -14,7 +14,7 @@ from rvsm.runtime.kernels.jit import Machine, compile_functions
 from rvsm.runtime.kernels.kernel import PARAMETERS, Operands, Variant
 from rvsm.runtime.plan.operation import Activation, Operation, Shape
 from rvsm.runtime.plan.plan import Weights
-from rvsm.runtime.schedule.layout import Buffer
+from rvsm.runtime.schedule.layout import Buffer, Geometry
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
 TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
@@ -98,11 +98,15 @@ Scratch = tuple[object, int]  # the key of its contents, and its bytes
 
 @dataclass(frozen=True)
 class Rule:
-    """How an operation is scheduled: its steps, their cost, and the scratch memory that they need."""
+    """How an operation is scheduled: its steps, their cost, and the scratch memory that they need.
+
+    ``shared`` returns where its result is in the memory of its first source, if it need not be computed at all.
+    """
 
     steps: Callable[[Site[Any]], list[Step]]
     cost: Callable[[Extent[Any]], Cost]
     scratch: Callable[[Site[Any]], Scratch | None] = lambda site: None
+    shared: Callable[[Any, Buffer, Geometry], int | None] = lambda operation, source, geometry: None
 
 
 def least_seconds(action: Callable[[], object], repeats: int = 3, limit: float = 1.0) -> float:

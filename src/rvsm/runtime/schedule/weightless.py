@@ -10,19 +10,20 @@ from rvsm.runtime.kernels.jit import Machine
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling, Softmax
-from rvsm.runtime.schedule.layout import Buffer
+from rvsm.runtime.plan.tensors import Normalization
+from rvsm.runtime.schedule.layout import Buffer, Geometry
 from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
 
 
 def border(machine: Machine, images: int, index: int, buffer: Buffer, *, last: bool, entering: bool) -> Step:
     """Return the step that copies an input into the arena or an output out of it; with ``last``, channels come last."""
-    operands = {**_rows(buffer), "index": index, "place": buffer.at(), "width": buffer.geometry.width}
+    operands = {**rows(buffer), "index": index, "place": buffer.at(), "width": buffer.geometry.width}
     kind = copies.Enter if entering else copies.Leave
     return Step(kind(machine.lanes, images, last), operands, meet=entering)
 
 
-def _rows(buffer: Buffer) -> Operands:
+def rows(buffer: Buffer) -> Operands:
     """Return the operands of a kernel that processes the rows of a map, float by float."""
     g = buffer.geometry
     return {"channels": buffer.channels, "height": g.height, "width": g.width * g.unit, "row": g.row, "plane": g.plane}
@@ -66,20 +67,30 @@ def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def _combine(site: Site[Pointwise]) -> list[Step]:
-    o, a, b = site.operation, site.sources[0], site.sources[-1]
-    g = a.geometry
-    variant = pointwise.Pointwise(
-        site.machine.lanes, o.operation, b.geometry != g, ragged=g.unit == 1, activation=o.activation.name
-    )
-    operands: Operands = {
-        **_rows(a),
-        "a": a.at(),
-        "b": b.at(),
-        "y": site.target.at(),
-        "b_plane": b.geometry.plane,
-        "parameters": parameters(o.activation),
-    }
-    return [Step(variant, operands, note=f"{site.machine.lanes} lanes")]
+    o, y, lanes = site.operation, site.target, site.machine.lanes
+    maps = site.sources
+    if y.geometry.unit == 1 and all(m.shape == y.shape for m in maps):
+        y, maps = _as_rows(y, lanes), tuple(_as_rows(m, lanes) for m in maps)
+    g = y.geometry
+    operands: dict[str, int | NDArray[np.generic]] = {
+        **rows(y), "y": y.at(), "parameters": parameters(o.activation)
+    }  # fmt: skip
+    spread = ""
+    for name, m in zip("abc", maps, strict=False):
+        operands[name] = m.at()
+        operands[f"{name}_row"] = m.geometry.row if m.geometry.height == g.height else 0
+        operands[f"{name}_plane"] = m.geometry.plane if m.channels == y.channels else 0
+        spread += "f" if m.geometry.width == g.width else "s"
+    variant = pointwise.Pointwise(lanes, o.operation, spread, ragged=g.unit == 1, activation=o.activation.name)
+    return [Step(variant, operands, note=f"{lanes} lanes")]
+
+
+def _as_rows(buffer: Buffer, lanes: int) -> Buffer:
+    """Return a map of a single image with long rows: where nothing is broadcast, its sizes do not matter."""
+    channels, height, width = buffer.shape
+    if width < 4 * lanes:
+        channels, height, width = (channels, 1, height * width) if height * width >= 4 * lanes else (1, 1, prod(buffer.shape))
+    return Buffer(buffer.place, channels, Geometry(height, width, 0, 0, width, 1))
 
 
 def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
@@ -135,10 +146,22 @@ def _flatten(site: Site[Flattening]) -> list[Step]:
     return [flat]
 
 
+def columns(site: Site[Softmax] | Site[Normalization]) -> Operands:
+    """Return the operands of a kernel that computes with all channels of a group, at every position."""
+    groups = site.operation.groups
+    return {
+        **rows(site.target),
+        "x": site.sources[0].at(),
+        "y": site.target.at(),
+        "groups": groups,
+        "channels": site.target.channels // groups,
+    }
+
+
 def _softmax(site: Site[Softmax]) -> list[Step]:
-    x, g, lanes = site.sources[0], site.target.geometry, site.machine.lanes
-    operands = {**_rows(site.target), "x": x.at(), "y": site.target.at()}
-    return [Step(reductions.Softmax(lanes, site.operation.log, g.unit == 1), operands, note=f"{lanes} lanes")]
+    o, lanes = site.operation, site.machine.lanes
+    variant = reductions.Softmax(lanes, ragged=site.target.geometry.unit == 1, log=o.log, masked=o.masked)
+    return [Step(variant, columns(site), note=f"{lanes} lanes")]
 
 
 def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
@@ -151,11 +174,18 @@ def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
     return Cost(OBJECTS + 32 * sum(shape[1:]), 128 * sum(shape[1:]), NANOSECOND * shape[0] * prod(reach))
 
 
-def _cost_of_softmax(extent: Extent[Softmax]) -> Cost:
+def cost_of_columns(extent: Extent[Softmax] | Extent[Normalization]) -> Cost:
     """Return the cost of three passes over the channels, one with exponentials; each row begins a new vector."""
     channels, height, width = extent.shape
     vectors = channels * height * (width if extent.unit > 1 else -(-width // extent.machine.lanes))
-    return Cost(OBJECTS, 0, 20 * NANOSECOND * vectors)
+    return Cost(OBJECTS + 8 * channels, 8 * channels, 20 * NANOSECOND * vectors)
+
+
+def _cost_of_rows(extent: Extent[Pointwise]) -> Cost:
+    """Return the cost of a pass over all rows, each of which begins a new vector."""
+    channels, height, width = extent.shape
+    vectors = channels * height * (width if extent.unit > 1 else -(-width // extent.machine.lanes))
+    return Cost(OBJECTS, 0, 4 * NANOSECOND * vectors)
 
 
 def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
@@ -165,12 +195,12 @@ def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
 
 _POOLING = Rule(_pool, _cost_of_windows)
 RULES: dict[type[Operation], Rule] = {
-    Pointwise: Rule(_combine, lambda extent: Cost(OBJECTS, 0, 4 * NANOSECOND * extent.vectors)),
+    Pointwise: Rule(_combine, _cost_of_rows),
     Pooling: _POOLING,
     AdaptivePooling: _POOLING,
     Concatenation: Rule(
         _concatenate, lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors)
     ),
-    Softmax: Rule(_softmax, _cost_of_softmax),
+    Softmax: Rule(_softmax, cost_of_columns),
     Flattening: Rule(_flatten, _cost_of_flattening),
 }
