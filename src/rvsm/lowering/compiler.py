@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
-from rvsm.lowering.division import TorchPart, divide
-from rvsm.lowering.draft import Draft, Node
+from rvsm.lowering.division import TorchPart, divide, entry
+from rvsm.lowering.draft import Draft
 from rvsm.lowering.fallback import MixedProgram, Step, counted, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
-from rvsm.lowering.translate import TRANSLATIONS, value_shape
+from rvsm.lowering.translate import TRANSLATIONS, value_sizes
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.schedule.layout import TooLargeError
 
@@ -76,8 +76,8 @@ def _unusual(captured: Captured) -> list[str]:
         found.append(f"results in a {captured.structure.type.__name__}")
     if any(node in captured.inputs or node in captured.tensors for node in captured.outputs):
         found.append("a result that is one of its inputs or weights")
-    strange = [node for node in captured.inputs if value_shape(node, captured.batch) is None]
-    return found + [f"the input {node.name!r}, which is not a batch of float32 maps" for node in strange]
+    strange = [node for node in captured.inputs if value_sizes(node, captured.batch) is None]
+    return found + [f"the input {node.name!r}, which is not a batch of float32 numbers or integers" for node in strange]
 
 
 def removed_channels(model: nn.Module, example_input: Tensor | Sequence[Tensor]) -> tuple[int, int]:
@@ -104,13 +104,11 @@ def _shrink(draft: Draft) -> tuple[int, int]:
 def _in_order(draft: Draft, captured: Captured) -> Draft:
     """Return a draft that takes and gives what the whole network does, in its order, needed or not."""
     known = dict(zip(draft.takes, draft.inputs, strict=True))
-    for node in captured.inputs:
-        shaped = value_shape(node, captured.batch)
-        if shaped is not None and node not in known:
-            known[node] = Node(None, [], *shaped)
-    results = dict(zip(draft.gives, draft.outputs, strict=True))
-    inputs, outputs = [known[node] for node in captured.inputs], [results[node] for node in captured.outputs]
-    return Draft(inputs, draft.nodes, outputs, list(captured.inputs), list(captured.outputs))
+    inputs = [known.get(node) or entry(node, captured.batch) for node in captured.inputs]
+    results = dict(zip(draft.gives, zip(draft.outputs, draft.leaving, strict=True), strict=True))
+    outputs, leaving = zip(*(results[node] for node in captured.outputs), strict=True)
+    present = [node for node in inputs if node is not None]
+    return Draft(present, draft.nodes, list(outputs), list(captured.inputs), list(captured.outputs), list(leaving))
 
 
 def whole_draft(captured: Captured) -> Draft:

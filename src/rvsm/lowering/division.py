@@ -1,18 +1,25 @@
 """Which operations the runtime takes and which stay in PyTorch: the graph in parts that run one after the other."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from math import prod
 from typing import Any
 
 import torch
 from torch import fx
 
 from rvsm.lowering.capture import Captured, module_name
+from rvsm.lowering.constants import constants
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.translate import translate, value_shape
-from rvsm.runtime.plan.axes import channels_last
+from rvsm.lowering.simplify import is_affine
+from rvsm.lowering.translate import Batch, translate, value_sizes
+from rvsm.lowering.values import Value, rearranged
+from rvsm.lowering.views import BATCH, View
+from rvsm.runtime.plan.axes import MAP
+from rvsm.runtime.plan.operation import Shape
+from rvsm.runtime.plan.plan import check_shape
+from rvsm.runtime.plan.tensors import Contraction
 
 Outside = tuple[str, str]  # the name of an operation in PyTorch, and the module that it stands in
 
@@ -26,7 +33,7 @@ class TorchPart:
     @property
     def names(self) -> list[Outside]:
         """The names of the operations with their modules, except size queries and selections."""
-        worth = [n for n in self.nodes if n.target is not operator.getitem and "sym_size" not in str(n.target)]
+        worth = [n for n in self.nodes if n.target is not operator.getitem and not _is_size(n)]
         return [(str(node.target).removesuffix(".default"), module_name(node)) for node in worth]
 
 
@@ -39,20 +46,22 @@ def divide(captured: Captured) -> list[Part]:
 
 
 class _Division:
-    """What is known while a graph is divided: which of its nodes are ``native``, as which nodes of a draft.
+    """What is known while a graph is divided: which of its nodes are ``native``, as which values.
 
-    ``origin`` leads back from a draft's node to the graph's; ``depth`` is the number of a node's part.
+    ``owner`` leads from a node of a draft to that of the graph that made it, and ``made`` back. ``depth`` is the number
+    of a node's part. Nodes that cannot stay native are ``banned``, and the graph is translated again without them.
     """
 
     def __init__(self, captured: Captured) -> None:
         self.captured = captured
-        self.native, entries = _translated(captured)
-        self.origin = {node: source for source, node in [*self.native.items(), *entries.items()]}
-        self._measure()
-        while idle := self._idle():
-            for node in idle:
-                del self.native[node]
+        self.known = constants(captured)
+        self.banned: set[fx.Node] = set()
+        while True:
+            self._translate()
             self._measure()
+            if not (found := {*self._idle(), *self._stuck()}):
+                break
+            self.banned |= found
 
     def parts(self) -> list[Part]:
         """Return the parts in the order in which they run."""
@@ -61,13 +70,71 @@ class _Division:
             if node in self.needed:
                 members.setdefault(self.depth[node], []).append(node)
         levels = [members[level] for level in sorted(members)]
+        self.readers: dict[Node, set[int]] = {}  # the parts that take a node
+        for node in self.needed & set(self.native):
+            for source in (source for made in self.made[node] for source in made.sources):
+                self.readers.setdefault(source, set()).add(self.depth[node])
         return [self._draft(nodes) if nodes[0] in self.native else TorchPart(nodes) for nodes in levels]
+
+    def _translate(self) -> None:
+        """Find the values of all nodes that the runtime can take."""
+        captured = self.captured
+        self.native: dict[fx.Node, Any] = {}
+        self.entries: dict[fx.Node, Value] = {}
+        self.owner: dict[Node, fx.Node] = {}
+        self.made: dict[fx.Node, list[Node]] = {}
+
+        def lookup(argument: Any) -> Any:
+            if not isinstance(argument, fx.Node):
+                return argument
+            if argument in self.known:
+                return self.known[argument]
+            return self.native.get(argument) or self._entry(argument) or argument
+
+        for node in captured.nodes:
+            if node in self.banned or node in self.known:
+                continue
+            arguments = fx.node.map_aggregate(node.args, lookup)
+            options = fx.node.map_aggregate(node.kwargs, lookup)
+            result = translate(node, list(arguments), dict(options), captured.batch)
+            if result is not None:
+                self.native[node] = result
+                self.made[node] = [made for value in _each(result) for made in self._new(value.node, node)]
+
+    def _entry(self, node: fx.Node) -> Value | None:
+        """Return a value from outside, in the order of its dimensions."""
+        if node not in self.entries:
+            made = entry(node, self.captured.batch)
+            if made is None:
+                return None
+            self.owner[made] = node
+            sizes = [(True, 1), *((False, size) for size in made.sizes or ())]
+            self.entries[node] = Value(made, View.dense(sizes), node.meta["val"].dtype)
+        return self.entries[node]
+
+    def _new(self, node: Node, maker: fx.Node) -> Iterator[Node]:
+        """Return nodes that nobody has made before, sources first."""
+        stack = [(node, iter(node.sources))] if node not in self.owner else []
+        while stack:
+            last, sources = stack[-1]
+            following = next((source for source in sources if source not in self.owner), None)
+            if following is not None:
+                stack.append((following, iter(following.sources)))
+                continue
+            stack.pop()
+            if last not in self.owner:
+                self.owner[last] = maker
+                yield last
 
     def _sources(self, node: fx.Node) -> Sequence[fx.Node]:
         """Return what a node takes: fewer values if it is native, since those of constants are in its weights."""
         if node not in self.native:
             return node.all_input_nodes
-        return [self.origin[source] for source in self.native[node].sources]
+        own = self.made[node]
+        inside = set(own)
+        outer = [source for made in own for source in made.sources if source not in inside]
+        views = [value.node for value in _each(self.native[node]) if value.node not in inside]
+        return list(dict.fromkeys(self.owner[source] for source in (*outer, *views)))
 
     def _measure(self) -> None:
         """Find the needed nodes, and the number of each one's part: odd if native, larger than those it takes from."""
@@ -87,76 +154,112 @@ class _Division:
 
     def _idle(self) -> list[fx.Node]:
         """Return nodes of native parts without weights: beside other parts, no zeros pay for the way in and out."""
-        inside = [node for node in self.needed if node in self.depth]
-        working = {self.depth[n] for n in inside if n in self.native and self.native[n].weights is not None}
+        inside = [node for node in self.captured.nodes if node in self.needed]
+        working = {self.depth[n] for n in inside if n in self.native and any(map(_is_work, self.made[n]))}
         alone = len({self.depth[node] for node in inside}) == 1
         return [] if alone else [n for n in inside if n in self.native and self.depth[n] not in working]
 
+    def _stuck(self) -> list[fx.Node]:
+        """Return native nodes that PyTorch needs, but that cannot leave: several at once, or with images not first."""
+        return [node for node in self.needed if node in self.native and self._leaves(node) and not self._can_leave(node)]
+
+    def _can_leave(self, node: fx.Node) -> bool:
+        value = self.native[node]
+        return (
+            isinstance(value, Value)
+            and value.dtype == torch.float32
+            and value.view.dims[:1] == ((BATCH,),)
+            and all(BATCH not in dim for dim in value.view.dims[1:])
+        )
+
     def _leaves(self, node: fx.Node) -> bool:
-        """Return whether a value is needed outside of the part that makes it."""
+        """Return whether PyTorch needs a value: as a result, or for an operation."""
         if node in self.captured.outputs:
             return True
-        users = [user for user in node.users if user in self.needed]
-        return any(self.depth[user] != self.depth[node] and node in self._sources(user) for user in users)
+        return any(user in self.needed and user not in self.native for user in node.users)
 
     def _draft(self, nodes: list[fx.Node]) -> Draft:
-        """Return a native part; values that others make are its inputs."""
-        inside = {self.native[node] for node in nodes}
-        entries: dict[fx.Node, Node] = {}
+        """Return a native part; values that others make are its inputs, and what others need leaves it."""
+        own = [made for node in nodes for made in self.made[node]]
+        inside, entries = set(own), dict[Node, Node]()
+        takes: list[fx.Node | Node] = []
+
+        def inner(source: Node) -> Node:
+            if source in inside:
+                return source
+            if source not in entries:
+                given = source.operation is None  # an input or a result of PyTorch; otherwise another part's
+                shape, axes, sizes = source.shape, source.axes, source.sizes if given else source.shape
+                entries[source] = Node(None, [], shape, axes, sizes=sizes, integer=source.integer)
+                takes.append(self.owner[source] if given else source)
+            return entries[source]
+
+        gives: list[fx.Node | Node] = []
+        outputs: list[Node] = []
+        leaving: list[tuple[str, tuple[int, ...]]] = []
+        made_late: list[Node] = []
         for node in nodes:
-            made = self.native[node]
-            made.sources = [
-                source
-                if source in inside
-                else entries.setdefault(self.origin[source], Node(None, [], source.shape, source.axes))
-                for source in made.sources
-            ]
-        self.origin |= {entry: node for node, entry in entries.items()}
-        gives = [node for node in nodes if self._leaves(node)]
-        made_nodes, results = [self.native[node] for node in nodes], [self.native[node] for node in gives]
-        return Draft(list(entries.values()), made_nodes, results, list(entries), gives)
+            if self._leaves(node):
+                sizes = tuple(size for _, size in self.native[node].sizes[1:])
+                value = self.native[node]
+                result = rearranged(value, value.view.keys, _shape(sizes))
+                made_late += [] if result in inside or result.operation is None else [result]
+                gives.append(node)
+                outputs.append(result)
+                leaving.append((_axes(sizes), sizes))
+        for made in made_late:
+            inside.add(made)
+        for made in own:
+            if self.readers.get(made, set()) - {self.depth[nodes[0]]}:
+                gives.append(made)
+                outputs.append(made)
+                leaving.append((MAP, made.shape))
+        replaced = {made: [inner(source) for source in made.sources] for made in [*own, *made_late]}
+        outputs = [inner(output) for output in outputs]
+        for made, sources in replaced.items():
+            made.sources = sources
+        return Draft(list(entries.values()), [*own, *made_late], outputs, takes, gives, leaving)
 
 
-def _translated(captured: Captured) -> tuple[dict[fx.Node, Node], dict[fx.Node, Node]]:
-    """Return the nodes that the runtime can take, and those that stand for values from outside.
-
-    Whether a tensor from outside has its channels first or last is decided by the first operation that takes it;
-    one that can take it both ways gives what most of the network wants.
-    """
-    made: dict[fx.Node, Node] = {}
-    entries: dict[fx.Node, Node] = {}
-
-    def lookup(argument: Any, entering: dict[fx.Node, Node], last: bool) -> Any:
-        if not isinstance(argument, fx.Node):
-            return argument
-        if argument in captured.tensors:
-            return captured.tensors[argument]
-        known = made.get(argument) or entries.get(argument) or entering.get(argument)
-        if known is not None:
-            return known
-        shaped = value_shape(argument, captured.batch, last=last)
-        if shaped is None or isinstance(argument.meta.get("val"), tuple | list):
-            return argument
-        return entering.setdefault(argument, Node(None, [], *shaped))
-
-    wanted = _mostly_last(captured)
-    for node in captured.nodes:
-        found = []
-        for last in (False, True):
-            entering: dict[fx.Node, Node] = {}
-            look = partial(lookup, entering=entering, last=last)
-            arguments = fx.node.map_aggregate(node.args, look)
-            options = fx.node.map_aggregate(node.kwargs, look)
-            result = translate(node, list(arguments), dict(options), captured.batch)
-            if result is not None:
-                found.append((result, entering))
-        if found:
-            made[node], entering = min(found, key=lambda item: channels_last(item[0].axes) != wanted)
-            entries.update(entering)
-    return made, entries
+def entry(node: fx.Node, batch: Batch) -> Node | None:
+    """Return the input of a draft that stands for a value from outside; None if the runtime has no such values."""
+    sizes = value_sizes(node, batch)
+    if sizes is None:
+        return None
+    shape = _shape(sizes)
+    try:
+        check_shape(shape, "a value")
+    except ValueError:
+        return None
+    return Node(None, [], shape, _axes(sizes), sizes=sizes, integer=node.meta["val"].dtype != torch.float32)
 
 
-def _mostly_last(captured: Captured) -> bool:
-    """Return whether the network has linear layers on more than vectors, which want the channels last."""
-    layers = [node for node in captured.nodes if node.target is torch.ops.aten.linear.default]
-    return any(layer.meta["val"].ndim > 2 for layer in layers)
+def _each(result: Any) -> list[Value]:
+    return list(result) if isinstance(result, list | tuple) else [result]
+
+
+def _is_size(node: fx.Node) -> bool:
+    """Return whether a node computes sizes only."""
+    return not isinstance(node.meta.get("val"), torch.Tensor | tuple | list) and node.op == "call_function"
+
+
+def _is_work(node: Node) -> bool:
+    """Return whether a node does what native parts are for: multiplications with weights, or of matrices."""
+    if isinstance(node.operation, Contraction):
+        return True
+    return node.weights is not None and node.convolution is not None and not is_affine(node)
+
+
+def _axes(sizes: Collection[int]) -> str:
+    """Return the axes of an array whose numbers are those of a map in the same order."""
+    return {1: "c", 2: "cw"}.get(len(sizes), MAP)
+
+
+def _shape(sizes: tuple[int, ...]) -> Shape:
+    """Return a map with the numbers of an array of these sizes, in the same order."""
+    if len(sizes) == 3:
+        return sizes[0], sizes[1], sizes[2]
+    first, rest = (sizes[0], sizes[1:]) if sizes else (1, ())
+    return first, 1, prod(rest)
+
+

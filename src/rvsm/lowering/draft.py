@@ -3,7 +3,7 @@
 An operation's own numbers of values are filled in when the draft becomes a plan.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from rvsm.runtime.plan.axes import MAP
-from rvsm.runtime.plan.operation import Operation, Pair, Shape
-from rvsm.runtime.plan.operations import Convolution, Pointwise
-from rvsm.runtime.plan.plan import Output, Plan, Weights
+from rvsm.runtime.plan.axes import MAP, sizes_of
+from rvsm.runtime.plan.operation import Operation, Shape
+from rvsm.runtime.plan.operations import Convolution
+from rvsm.runtime.plan.plan import Array, Output, Plan, Weights
 
 Floats = NDArray[np.float32]
 
@@ -24,8 +24,8 @@ Floats = NDArray[np.float32]
 class Node:
     """A value and how it is made; an input has no operation.
 
-    ``operation`` names its sources by placeholders; ``sources`` are the nodes. ``axes`` are those of the network's
-    tensor, which matter while the network is translated and where a value comes in or goes out.
+    ``operation`` names its sources by placeholders; ``sources`` are the nodes. An input has the ``axes`` and ``sizes``
+    of its array, and may hold ``integer`` numbers. ``others`` are the same numbers in other orders, made once.
     """
 
     operation: Operation | None
@@ -34,6 +34,9 @@ class Node:
     axes: str = MAP
     weights: Floats | None = None
     bias: Floats | None = None
+    sizes: tuple[int, ...] | None = None
+    integer: bool = False
+    others: dict[Any, "Node"] = field(default_factory=dict)
 
     @property
     def convolution(self) -> Convolution | None:
@@ -57,19 +60,16 @@ class Node:
 class Draft:
     """Nodes in an order in which each comes after its sources; what is not needed for the outputs may be among them.
 
-    ``takes`` and ``gives`` are the values of the captured graph that the inputs and outputs stand for; ``leaving`` are
-    the axes with which the outputs leave.
+    ``takes`` and ``gives`` are the values that the inputs and outputs stand for: those of the captured graph, or nodes
+    of other drafts. ``leaving`` are the axes and sizes of the arrays in which the outputs leave.
     """
 
     inputs: list[Node]
     nodes: list[Node]
     outputs: list[Node]
-    takes: list[fx.Node]
-    gives: list[fx.Node]
-    leaving: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.leaving = [node.axes for node in self.outputs]
+    takes: list[fx.Node | Node]
+    gives: list[fx.Node | Node]
+    leaving: list[tuple[str, tuple[int, ...]]]
 
     def uses(self) -> dict[Node, list[Node]]:
         """Return, for each node, the nodes that take it, once for each time."""
@@ -104,10 +104,19 @@ class Draft:
         numbered = [(node.operation, [number[source] for source in node.sources]) for node in self.nodes]
         operations = [operation.taking(sources) for operation, sources in numbered if operation is not None]
         weights = {k: Weights.of(node.weights) for k, node in enumerate(self.nodes) if node.weights is not None}
-        biases = {k: node.bias for k, node in enumerate(self.nodes) if node.bias is not None}
-        outputs = [Output(number[node], axes) for node, axes in zip(self.outputs, self.leaving, strict=True)]
+        biases = {k: node.bias.copy() for k, node in enumerate(self.nodes) if node.bias is not None}
+        left = zip(self.outputs, self.leaving, strict=True)
+        outputs = [Output(number[node], axes, _unusual(node.shape, axes, sizes)) for node, (axes, sizes) in left]
         shapes, axes = [node.shape for node in self.inputs], [node.axes for node in self.inputs]
-        return Plan(tuple(shapes), tuple(operations), tuple(outputs), weights, biases, tuple(axes))
+        arrays = [Array(_unusual(node.shape, node.axes, node.sizes), node.integer) for node in self.inputs]
+        return Plan(
+            tuple(shapes), tuple(operations), tuple(outputs), weights, biases, tuple(axes), arrays=tuple(arrays)
+        )
+
+
+def _unusual(shape: Shape, axes: str, sizes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return the sizes of an array if they do not follow from its axes."""
+    return None if sizes == sizes_of(axes, shape) else sizes
 
 
 def _visit(start: Node, order: dict[Node, None]) -> None:
@@ -126,16 +135,15 @@ def _visit(start: Node, order: dict[Node, None]) -> None:
 
 
 def node(operation: Operation, sources: list[Node]) -> Node:
-    """Return the node of an operation, with the axes of its first source."""
-    return Node(operation, sources, operation.shape([source.shape for source in sources]), sources[0].axes)
+    """Return the node of an operation."""
+    return Node(operation, sources, operation.shape([source.shape for source in sources]))
 
 
-def with_weights(operation: Convolution, source: Node, weights: Tensor | Floats, bias: Tensor | Floats | None) -> Node:
-    """Return the node of a convolution with its weights and its bias, zero if there is none."""
-    made = node(operation, [source])
-    made.weights = array(weights) if isinstance(weights, Tensor) else weights
-    zero = np.zeros(operation.channels, dtype=np.float32)
-    made.bias = zero if bias is None else array(bias) if isinstance(bias, Tensor) else bias
+def with_weights(operation: Operation, sources: list[Node], weights: Floats, bias: Floats | None = None) -> Node:
+    """Return the node of an operation with its weights and its bias, zero if there is none."""
+    made = node(operation, sources)
+    made.weights = weights
+    made.bias = np.zeros(operation.bias_size(weights.shape), dtype=np.float32) if bias is None else bias
     return made
 
 
@@ -143,22 +151,7 @@ def affine(name: str, x: Node, scale: Floats, shift: Floats) -> Node:
     """Return scale·x + shift, channel by channel, as a convolution of one tap."""
     channels = x.shape[0]
     operation = Convolution(name=name, source=0, channels=channels, kernel=(1, 1), groups=channels)
-    return with_weights(operation, x, scale.reshape(-1, 1, 1, 1), shift)
-
-
-def same(source: Node) -> Node:
-    """Return a node that stands for its source; it is removed with the others that do nothing."""
-    return node(Pointwise(name="identity", operation="none", a=0), [source])
-
-
-def is_node(*values: Any) -> bool:
-    """Return whether all of these are values of the network."""
-    return all(isinstance(value, Node) for value in values)
-
-
-def is_spatial(x: Any) -> bool:
-    """Return whether this is a map or a line of positions, with the channels first, as convolutions take them."""
-    return isinstance(x, Node) and x.axes in ("chw", "cw")
+    return with_weights(operation, [x], scale.reshape(-1, 1, 1, 1), shift)
 
 
 def is_constant(value: Any) -> TypeGuard[Tensor]:
@@ -167,14 +160,5 @@ def is_constant(value: Any) -> TypeGuard[Tensor]:
 
 
 def array(tensor: Tensor) -> Floats:
-    """Return a tensor as an array of its own: the model may train on."""
-    return np.array(tensor.detach().cpu().numpy(), dtype=np.float32, order="C")
-
-
-def pair(value: int | Sequence[int], x: Node, usual: int = 1) -> Pair:
-    """Return a number, or a list of one or two, as height and width; a line's height has what is ``usual``."""
-    numbers = [value] if isinstance(value, int) else list(value)
-    if x.axes == "cw":
-        (width,) = numbers
-        return usual, width
-    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+    """Return a tensor as an array, of the same memory if it can be: a plan has copies of all of them."""
+    return np.ascontiguousarray(tensor.detach().cpu().numpy(), dtype=np.float32)

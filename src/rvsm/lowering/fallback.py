@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
+from rvsm.lowering.draft import Node
 from rvsm.runtime.execute.explanation import Explanation, Row
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import thread_count
@@ -25,7 +26,8 @@ from rvsm.runtime.plan.axes import batch_size
 from rvsm.runtime.schedule.step import least_seconds
 from rvsm.threads import torch_threads
 
-Step = tuple[Program, list[fx.Node], list[fx.Node]] | TorchPart
+Key = fx.Node | Node  # of a value: in the graph, or one that a native part makes for another
+Step = tuple[Program, list[Key], list[Key]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 MARGIN = 1.1  # PyTorch must be faster by so much: a measurement is not exact
@@ -143,12 +145,12 @@ class MixedProgram:
             _perform(step, values, alone=alone)
         return [values[node] for node in self._captured.outputs]
 
-    def _given(self, inputs: Sequence[Tensor]) -> dict[fx.Node, Any]:
+    def _given(self, inputs: Sequence[Tensor]) -> dict[Key, Any]:
         """Return the values that exist before the first step."""
         return {**self._captured.tensors, **dict(zip(self._captured.inputs, inputs, strict=True))}
 
 
-def _perform(step: Step, values: dict[fx.Node, Any], *, alone: bool) -> None:
+def _perform(step: Step, values: dict[Key, Any], *, alone: bool) -> None:
     """Add what a step makes to the values; ``alone`` on this thread only."""
     if isinstance(step, TorchPart):
         for node in step.nodes:

@@ -1,12 +1,16 @@
-"""Simplify a draft without changing what it computes: fold batch norm, fuse activations and sums, flatten by shape."""
+"""Simplify a draft without changing what it computes: fold batch norm, fuse activations and sums, reorder weights."""
 
 from dataclasses import replace
+from functools import reduce
+from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.plan.operation import NOTHING
+from rvsm.runtime.plan.operation import NOTHING, Activation, Operation
 from rvsm.runtime.plan.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
+from rvsm.runtime.plan.tensors import Rearrangement
 
 
 def simplify(draft: Draft) -> None:
@@ -14,20 +18,65 @@ def simplify(draft: Draft) -> None:
     draft.drop_unused()
     remove_identities(draft)
     fold_affine(draft)
-    flatten_into_linear(draft)
+    reorder_weights(draft)
     fold_affine(draft)
+    lines(draft)
     fuse_activations(draft)
     fuse_sums(draft)
+    draft.drop_unused()
+    enter_transposed(draft)
+    leave_transposed(draft)
     draft.drop_unused()
 
 
 def remove_identities(draft: Draft) -> None:
     """Remove nodes that return their input, and flattenings of a single position."""
     for node in list(draft.nodes):
-        o, source = node.operation, node.sources[0]
+        o = node.operation
         same = isinstance(o, Pointwise) and o.operation == "none" and o.activation == NOTHING
-        if same or (isinstance(o, Flattening) and source.shape[1:] == (1, 1)):
-            draft.replace(node, source)
+        if same or (isinstance(o, Flattening) and node.sources[0].shape[1:] == (1, 1)):
+            draft.replace(node, node.sources[0])
+
+
+def enter_transposed(draft: Draft) -> None:
+    """Let inputs that are only read with their channels first come in so: the way in can exchange two axes."""
+    uses = draft.uses()
+    for x in draft.inputs:
+        readers = set(uses[x])
+        reader = next(iter(readers), None)
+        if reader is None or len(readers) > 1 or x in draft.outputs or not _exchanges(reader.operation, reader.shape[0]):
+            continue
+        x.shape, x.axes = reader.shape, "wc" if reader.shape[1] == 1 else "hwc"
+        draft.replace(reader, x)
+
+
+def leave_transposed(draft: Draft) -> None:
+    """Let results leave with their channels last: the way out can exchange two axes."""
+    for k, result in enumerate(draft.outputs):
+        source = result.sources[0] if result.sources else result
+        if _exchanges(result.operation, prod(source.shape[1:])):
+            draft.outputs[k] = source
+            draft.leaving[k] = ("wc" if source.shape[1] == 1 else "hwc", draft.leaving[k][1])
+
+
+def _exchanges(o: Operation | None, first: int) -> bool:
+    """Return whether an operation exchanges two axes of all numbers, of which the ``first`` has so many then."""
+    if not isinstance(o, Rearrangement) or o.offset:
+        return False
+    return len(o.sizes) == 2 and o.sizes[0] == first and o.strides == (1, first)
+
+
+def lines(draft: Draft) -> None:
+    """Let scales and shifts that are the same for all channels, and that no convolution takes, be activations."""
+    for node in draft.nodes:
+        o = node.convolution
+        if o is None or not is_affine(node) or o.activation != NOTHING:
+            continue
+        scale, shift = node.all_weights.reshape(-1), node.all_biases
+        if (scale == scale[0]).all() and (shift == shift[0]).all():
+            line = Activation("line", float(scale[0]), float(shift[0]))
+            node.operation = Pointwise(name=o.name, operation="none", a=0, activation=line)
+            node.weights = node.bias = None
 
 
 def is_affine(node: Node) -> bool:
@@ -56,10 +105,11 @@ def fold_affine(draft: Draft) -> None:
         changed = False
         uses = draft.uses()
         for node in list(draft.nodes):
-            before, own = node.sources[0], node.convolution
-            o = open_convolution(draft, before, node, uses) if is_affine(node) else None
+            own = node.convolution
+            o = open_convolution(draft, node.sources[0], node, uses) if is_affine(node) else None
             if o is None or own is None:
                 continue
+            before = node.sources[0]
             scale = node.all_weights.reshape(-1).astype(np.float64)
             before.weights = (before.all_weights * scale[:, None, None, None]).astype(np.float32)
             before.bias = (before.all_biases * scale + node.all_biases).astype(np.float32)
@@ -69,18 +119,36 @@ def fold_affine(draft: Draft) -> None:
             break
 
 
-def flatten_into_linear(draft: Draft) -> None:
-    """Let a linear layer take the map before a flattening, as a convolution as large as the map."""
+def reorder_weights(draft: Draft) -> None:
+    """Let a linear layer take a map before it is flattened, in whichever order, as a convolution as large as the map."""
     for node in draft.nodes:
-        o, flattening = node.convolution, node.sources[0]
+        o = node.convolution
         if o is None or o.kernel != (1, 1) or o.padding != (0, 0) or o.groups != 1:
             continue
-        if isinstance(flattening.operation, Flattening):
-            source = flattening.sources[0]
-            if max(source.shape[1:]) <= MAX_KERNEL:
-                node.weights = node.all_weights.reshape(-1, *source.shape)
-                node.operation = replace(o, kernel=source.shape[1:], dilation=(1, 1))
-                node.sources[0] = source
+        moved = node.sources[0]
+        if moved.shape[1:] != (1, 1) or not isinstance(moved.operation, Flattening | Rearrangement):
+            continue
+        source = moved.sources[0]
+        places = _places(moved.operation, source)
+        if places is None or max(source.shape[1:]) > MAX_KERNEL:
+            continue
+        taps = np.empty((o.channels, len(places)), dtype=np.float32)
+        taps[:, places] = node.all_weights.reshape(o.channels, -1)
+        node.weights = taps.reshape(-1, *source.shape)
+        node.operation = replace(o, kernel=source.shape[1:], dilation=(1, 1))
+        node.sources[0] = source
+
+
+def _places(o: Flattening | Rearrangement, source: Node) -> NDArray[np.int64] | None:
+    """Return where each number of the result comes from, if it has all numbers of the source, each once."""
+    numbers = np.arange(prod(source.shape), dtype=np.int64)
+    if isinstance(o, Flattening):
+        return numbers
+    if prod(o.sizes) != len(numbers):
+        return None
+    steps = [np.arange(size, dtype=np.int64) * stride for size, stride in zip(o.sizes, o.strides, strict=True)]
+    places = reduce(np.add.outer, steps, np.int64(o.offset)).reshape(-1)
+    return places if np.array_equal(np.sort(places), numbers) else None
 
 
 def fuse_activations(draft: Draft) -> None:

@@ -1,10 +1,11 @@
 """From aten operations to operations of a plan; each translation is a function and a line in ``TRANSLATIONS``.
 
-A translation returns a node, or None if it does not know the operation in this form: that one stays in PyTorch.
+A translation returns a value, or None if it does not know the operation in this form: that one stays in PyTorch.
 """
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,107 +13,193 @@ import torch
 from torch import Tensor, fx
 
 from rvsm.lowering.capture import module_name
-from rvsm.lowering.draft import Node
-from rvsm.lowering.translations import layers, pointwise
-from rvsm.runtime.plan.axes import AXES, axes_of, channels_last, shape_of
-from rvsm.runtime.plan.operation import RELU, Activation, Shape
-from rvsm.runtime.plan.plan import check_shape
+from rvsm.lowering.place import Place
+from rvsm.lowering.translations import attention, layers, norms, pointwise, resampling, shapes
+from rvsm.lowering.values import Value
+from rvsm.lowering.views import Size
+from rvsm.runtime.plan.axes import MAX_DIMENSIONS
+from rvsm.runtime.plan.operation import RELU, Activation
 
-Translation = Callable[..., Node | None]
+Translation = Callable[..., Any]
+Batch = int | torch.SymInt
 aten = torch.ops.aten
+TYPES = (torch.float32, torch.bool, torch.int64, torch.int32)
 
 
-def value_sizes(node: fx.Node, batch: int | torch.SymInt) -> tuple[int, ...] | None:
-    """Return the sizes of a value for one image; None if it is not a float32 batch of these.
+def size_of(size: int | torch.SymInt, batch: Batch) -> Size | None:
+    """Return a size as one that counts the images, or not, and the number for each image; None for other symbols."""
+    if isinstance(size, int):
+        return False, size
+    if isinstance(batch, int):
+        return None
+    ratio = size.node.expr / batch.node.expr
+    return (True, int(ratio)) if ratio.is_Integer else None
 
-    What is computed from parameters alone has another first size than the ``batch`` of the inputs.
-    """
+
+def sizes_of(tensor: Tensor, batch: Batch) -> list[Size] | None:
+    """Return the sizes of a tensor; if a network takes single images only, its first size of 1 counts them."""
+    sizes = [size_of(size, batch) for size in tensor.shape]
+    known = [size for size in sizes if size is not None]
+    if len(known) != len(sizes) or sum(batched for batched, _ in known) > 1 or any(size < 1 for _, size in known):
+        return None
+    if isinstance(batch, int) and known and known[0] == (False, batch):
+        known[0] = (True, 1)
+    return known
+
+
+def value_sizes(node: fx.Node, batch: Batch) -> tuple[int, ...] | None:
+    """Return the sizes of a value from outside, for one image; None if it is no batch of numbers."""
     value = node.meta.get("val")
-    if isinstance(value, tuple | list) and value and all(user.args[1:] == (0,) for user in node.users):
-        value = value[0]  # of several results only the first is used
-    if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.device.type != "cpu":
+    if not isinstance(value, Tensor) or value.dtype not in TYPES or value.device.type != "cpu":
         return None
-    sizes = tuple(value.shape[1:])
-    if value.ndim < 1 or str(value.shape[0]) != str(batch) or not all(isinstance(size, int) for size in sizes):
+    sizes = sizes_of(value, batch)
+    if not sizes or sizes[0] != (True, 1) or len(sizes) - 1 > MAX_DIMENSIONS:
         return None
-    return sizes
+    return tuple(size for _, size in sizes[1:])
 
 
-def value_shape(node: fx.Node, batch: int | torch.SymInt, *, last: bool = False) -> tuple[Shape, str] | None:
-    """Return a value as a map, channels × height × width, and its axes; None if the runtime has no such maps.
+def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], batch: Batch) -> Any:
+    """Return the value or the values of a graph node, or None if the runtime does not have the operation in this form.
 
-    Lines and maps are read with the channels first, or ``last``.
+    ``arguments`` and ``options`` are those of the node, with values for graph nodes that have one.
     """
-    sizes = value_sizes(node, batch)
-    fitting = [axes for axes in AXES if sizes is not None and len(axes) == len(sizes)]
-    if sizes is None or not fitting:
+    translation = TRANSLATIONS.get(node.target)
+    meta = node.meta.get("val")
+    first = meta[0] if isinstance(meta, tuple | list) and meta else meta
+    if translation is None or not isinstance(first, Tensor) or first.dtype not in TYPES:
         return None
-    axes = next((axes for axes in fitting if channels_last(axes) == last), fitting[0])  # a vector has one order only
-    shape = shape_of(axes, sizes)
-    try:
-        check_shape(shape, "a value")
-    except ValueError:
-        return None
-    return shape, axes
-
-
-def translate(
-    node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], batch: int | torch.SymInt
-) -> Node | None:
-    """Return a node for an aten operation; ``arguments`` have nodes and tensors in place of names."""
-    known = TRANSLATIONS.get(node.target)
-    sizes = value_sizes(node, batch)
-    if known is None or sizes is None:
+    sizes = sizes_of(first, batch)
+    if sizes is None:
         return None
     try:
-        made = known(module_name(node), *arguments, **options)
-    except (TypeError, ValueError):  # a form that the runtime does not have, or a size beyond its limits
+        made = translation(Place(module_name(node), sizes, first.dtype), *arguments, **options)
+    except (TypeError, ValueError, AttributeError):  # a form that the runtime does not have, or beyond its limits
         return None
-    axes = None if made is None else axes_of(sizes, made.shape, like=made.axes)
-    if made is None or axes is None:
+    if isinstance(made, list):
+        expected = [sizes_of(each, batch) for each in meta] if isinstance(meta, tuple | list) else []
+        right = [v.sizes for v in made] == expected
+        return [replace(value, dtype=first.dtype) for value in made] if right else None
+    if not isinstance(made, Value) or made.sizes != sizes:
         return None
-    made.axes = axes
-    return made
+    return replace(made, dtype=first.dtype)
+
+
+def _activation(name: str, a: float = 0.0, b: float = 0.0) -> Translation:
+    return partial(pointwise.activated, activation=Activation(name, a, b))
 
 
 _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
-    (layers.first, [operator.getitem]),
+    (shapes.first, [operator.getitem]),
+    # layers
     (layers.conv, [aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding]),
+    (layers.transposed_conv, [aten.conv_transpose1d.default, aten.conv_transpose2d.input]),
     (layers.linear, [aten.linear.default]),
+    (layers.addmm, [aten.addmm.default]),
+    (layers.embedding, [aten.embedding.default]),
     (layers.norm, [aten._native_batch_norm_legit_no_training.default]),
     (layers.batch_norm, [aten.batch_norm.default]),
-    (partial(pointwise.activated, activation=RELU), [aten.relu.default]),
-    (partial(pointwise.clamp, low=0.0, high=6.0), [aten.relu6.default]),
-    (lambda name, x, low=-1.0, high=1.0: pointwise.clamp(name, x, low, high), [aten.hardtanh.default]),
-    (pointwise.clamp, [aten.clamp.default, aten.clamp_min.default]),
-    (pointwise.leaky, [aten.leaky_relu.default]),
-    (pointwise.prelu, [aten.prelu.default]),
-    (pointwise.gelu, [aten.gelu.default]),
-    (partial(pointwise.activated, activation=Activation("silu")), [aten.silu.default]),
-    (partial(pointwise.activated, activation=Activation("hardswish")), [aten.hardswish.default]),
-    (partial(pointwise.activated, activation=Activation("hardsigmoid")), [aten.hardsigmoid.default]),
-    (partial(pointwise.activated, activation=Activation("sigmoid")), [aten.sigmoid.default]),
-    (partial(pointwise.activated, activation=Activation("tanh")), [aten.tanh.default]),
-    (pointwise.softmax, [aten.softmax.int, aten._softmax.default]),
-    (partial(pointwise.softmax, log=True), [aten.log_softmax.int, aten._log_softmax.default]),
-    (partial(pointwise.two, operation="add"), [aten.add.Tensor, aten.add.Scalar]),
-    (partial(pointwise.two, operation="mul"), [aten.mul.Tensor, aten.mul.Scalar]),
-    (pointwise.minus, [aten.sub.Tensor]),
-    (pointwise.divide, [aten.div.Tensor]),
-    (pointwise.negative, [aten.neg.default]),
-    (layers.cat, [aten.cat.default]),
     (layers.max_pool, [aten.max_pool1d.default, aten.max_pool2d.default, aten.max_pool2d_with_indices.default]),
     (layers.avg_pool, [aten.avg_pool1d.default, aten.avg_pool2d.default]),
     (partial(layers.adaptive, mode="mean"), [aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="mean"), [aten._adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="max"), [aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default]),
-    (layers.mean, [aten.mean.dim]),
-    (layers.reshape, [aten.flatten.using_ints, aten.view.default, aten.reshape.default, aten._unsafe_view.default]),
-    (layers.permute, [aten.permute.default]),
-    (layers.transpose, [aten.transpose.int]),
-    (layers.identity, [aten.squeeze.dims, aten.squeeze.dim, aten.unsqueeze.default, aten.clone.default]),
-    (layers.identity, [aten.alias.default, aten.contiguous.default, aten.detach.default]),
-    (lambda name, x, p=0.5, train=False: None if train else layers.identity(name, x), [aten.dropout.default]),
+    # activations
+    (partial(pointwise.activated, activation=RELU), [aten.relu.default]),
+    (partial(pointwise.clamp, low=0.0, high=6.0), [aten.relu6.default]),
+    (lambda at, x, low=-1.0, high=1.0: pointwise.clamp(at, x, low, high), [aten.hardtanh.default]),
+    (pointwise.clamp, [aten.clamp.default, aten.clamp_min.default]),
+    (lambda at, x, high: pointwise.clamp(at, x, None, high), [aten.clamp_max.default]),
+    (pointwise.leaky, [aten.leaky_relu.default]),
+    (pointwise.prelu, [aten.prelu.default]),
+    (pointwise.gelu, [aten.gelu.default]),
+    (pointwise.elu, [aten.elu.default]),
+    (lambda at, x: pointwise.elu(at, x, *pointwise.SELU), [aten.selu.default]),
+    (pointwise.softplus, [aten.softplus.default]),
+    (pointwise.power, [aten.pow.Tensor_Scalar]),
+    (_activation("silu"), [aten.silu.default]),
+    (_activation("mish"), [aten.mish.default]),
+    (_activation("hardswish"), [aten.hardswish.default]),
+    (_activation("hardsigmoid"), [aten.hardsigmoid.default]),
+    (_activation("sigmoid"), [aten.sigmoid.default]),
+    (_activation("tanh"), [aten.tanh.default]),
+    (_activation("erf"), [aten.erf.default]),
+    (_activation("exp"), [aten.exp.default]),
+    (_activation("log"), [aten.log.default]),
+    (_activation("abs"), [aten.abs.default]),
+    (_activation("square"), [aten.square.default]),
+    (_activation("sqrt"), [aten.sqrt.default]),
+    (_activation("rsqrt"), [aten.rsqrt.default]),
+    (_activation("reciprocal"), [aten.reciprocal.default]),
+    # arithmetic
+    (partial(pointwise.two, operation="add"), [aten.add.Tensor, aten.add.Scalar]),
+    (partial(pointwise.two, operation="mul"), [aten.mul.Tensor, aten.mul.Scalar]),
+    (partial(pointwise.two, operation="sub"), [aten.sub.Tensor, aten.sub.Scalar]),
+    (pointwise.reverse_minus, [aten.rsub.Tensor, aten.rsub.Scalar]),
+    (pointwise.divide, [aten.div.Tensor, aten.div.Scalar]),
+    (lambda at, x: pointwise.scaled(at, x, -1), [aten.neg.default]),
+    (lambda at, a, b: pointwise.combined(at, "max", a, b), [aten.maximum.default]),
+    (lambda at, a, b: pointwise.combined(at, "min", a, b), [aten.minimum.default]),
+    (partial(pointwise.fused, operation="mul"), [aten.addcmul.default]),
+    (partial(pointwise.fused, operation="div"), [aten.addcdiv.default]),
+    (partial(pointwise.compare, operation="equal"), [aten.eq.Tensor, aten.eq.Scalar]),
+    (partial(pointwise.compare, operation="unequal"), [aten.ne.Tensor, aten.ne.Scalar]),
+    (partial(pointwise.compare, operation="below"), [aten.lt.Tensor, aten.lt.Scalar]),
+    (partial(pointwise.compare, operation="at_most"), [aten.le.Tensor, aten.le.Scalar]),
+    (partial(pointwise.compare, operation="above"), [aten.gt.Tensor, aten.gt.Scalar]),
+    (partial(pointwise.compare, operation="at_least"), [aten.ge.Tensor, aten.ge.Scalar]),
+    (pointwise.choose, [aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther]),
+    (pointwise.masked_fill, [aten.masked_fill.Scalar, aten.masked_fill.Tensor]),
+    (partial(pointwise.logical, operation="mul"), [aten.__and__.Tensor, aten.logical_and.default]),
+    (partial(pointwise.logical, operation="mul"), [aten.bitwise_and.Tensor]),
+    (partial(pointwise.logical, operation="max"), [aten.__or__.Tensor, aten.logical_or.default]),
+    (partial(pointwise.logical, operation="max"), [aten.bitwise_or.Tensor]),
+    (pointwise.negation, [aten.logical_not.default, aten.bitwise_not.default]),
+    (pointwise.convert, [aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout, aten.type_as.default]),
+    # sums, norms, attention
+    (norms.softmax, [aten.softmax.int, aten._softmax.default]),
+    (partial(norms.softmax, masked=True), [aten._safe_softmax.default]),
+    (partial(norms.softmax, log=True), [aten.log_softmax.int, aten._log_softmax.default]),
+    (norms.layer_norm, [aten.layer_norm.default]),
+    (norms.native_layer_norm, [aten.native_layer_norm.default]),
+    (norms.rms_norm, [aten.rms_norm.default]),
+    (norms.group_norm, [aten.group_norm.default]),
+    (norms.native_group_norm, [aten.native_group_norm.default]),
+    (norms.instance_norm, [aten.instance_norm.default]),
+    (partial(norms.reduced, mode="mean"), [aten.mean.dim]),
+    (partial(norms.reduced, mode="sum"), [aten.sum.dim_IntList]),
+    (partial(norms.reduced, mode="max"), [aten.amax.default]),
+    (attention.einsum, [aten.einsum.default]),
+    (attention.matmul, [aten.matmul.default, aten.bmm.default, aten.mm.default]),
+    (attention.added_product, [aten.baddbmm.default]),
+    (attention.attention, [aten.scaled_dot_product_attention.default]),
+    # shapes
+    (shapes.cat, [aten.cat.default]),
+    (shapes.stack, [aten.stack.default]),
+    (shapes.reshape, [aten.flatten.using_ints, aten.unflatten.int, aten.view.default, aten.reshape.default]),
+    (shapes.reshape, [aten._unsafe_view.default, aten.squeeze.dims, aten.squeeze.dim, aten.squeeze.default]),
+    (shapes.reshape, [aten.unsqueeze.default, aten.view_as.default, aten.reshape_as.default]),
+    (shapes.permute, [aten.permute.default]),
+    (shapes.transpose, [aten.transpose.int, aten.t.default]),
+    (shapes.expand, [aten.expand.default, aten.expand_as.default]),
+    (shapes.select, [aten.select.int]),
+    (shapes.cut, [aten.slice.Tensor]),
+    (shapes.scatter, [aten.slice_scatter.default]),
+    (shapes.split, [aten.split.Tensor, aten.split_with_sizes.default, aten.split.sizes]),
+    (shapes.chunk, [aten.chunk.default]),
+    (shapes.unbind, [aten.unbind.int]),
+    (shapes.pad, [aten.constant_pad_nd.default]),
+    (lambda at, x, pads, mode="constant", value=None: shapes.pad(at, x, pads, value or 0.0, mode), [aten.pad.default]),
+    (shapes.pixel_shuffle, [aten.pixel_shuffle.default]),
+    (shapes.pixel_unshuffle, [aten.pixel_unshuffle.default]),
+    (shapes.channel_shuffle, [aten.channel_shuffle.default, aten.native_channel_shuffle.default]),
+    (shapes.index, [aten.index.Tensor]),
+    (shapes.identity, [aten.clone.default, aten.alias.default, aten.contiguous.default, aten.detach.default]),
+    (lambda at, x, p=0.5, train=False: None if train else shapes.identity(at, x), [aten.dropout.default]),
+    # upsampling
+    (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest1d.default, aten.upsample_nearest1d.vec]),
+    (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest2d.default, aten.upsample_nearest2d.vec]),
+    (partial(resampling.upsample, mode="linear"), [aten.upsample_linear1d.default, aten.upsample_linear1d.vec]),
+    (partial(resampling.upsample, mode="bilinear"), [aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec]),
 )
 TRANSLATIONS: dict[Any, Translation] = {target: function for function, targets in _TABLE for target in targets}
 """Which aten operation is translated by which function."""

@@ -1,26 +1,44 @@
-"""Layers with weights, pooling, concatenation, and what changes the shape only."""
+"""Layers with weights, and pooling."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
-from rvsm.lowering.draft import Node, affine, array, is_constant, is_node, is_spatial, node, pair, same, with_weights
-from rvsm.runtime.plan.axes import AXES, channels_last
-from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Convolution, Flattening, Pooling
+from rvsm.lowering.draft import Node, affine, array, is_constant, node, with_weights
+from rvsm.lowering.place import Place
+from rvsm.lowering.values import Value, as_map, is_value, of_map, replaced, settled, with_channels
+from rvsm.lowering.views import Axis, View
+from rvsm.runtime.plan.operation import Pair
+from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Pooling
+from rvsm.runtime.plan.tensors import Embedding
+
+
+def pair(value: int | Sequence[int], x: Value, usual: int = 1) -> Pair:
+    """Return a number, or a list of one or two, as height and width; a line's height has what is ``usual``."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    if x.rank == 3:
+        (width,) = numbers
+        return usual, width
+    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
+def _map(x: Any) -> Value | None:
+    return as_map(x) if is_value(x) else None
 
 
 def conv(  # noqa: PLR0917 - aten's own order
-    name: str, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    at: Place, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
-) -> Node | None:  # fmt: skip
+) -> Value | None:  # fmt: skip
     """Return a convolution of a map or a line; padding "same" of an even kernel becomes that of an odd one."""
-    if not is_spatial(x) or not is_constant(weight) or not (bias is None or is_constant(bias)):
+    given = _map(x)
+    if given is None or not is_constant(weight) or not (bias is None or is_constant(bias)) or weight.ndim != given.rank:
         return None
-    if weight.ndim != len(x.axes) + 1:  # of an image without a batch
-        return None
-    weight = weight.reshape(*weight.shape[:2], *pair(weight.shape[2:], x))
-    kernel, steps = (int(weight.shape[2]), int(weight.shape[3])), pair(dilation, x)
+    weight = weight.reshape(*weight.shape[:2], *pair(weight.shape[2:], given))
+    kernel, steps = (int(weight.shape[2]), int(weight.shape[3])), pair(dilation, given)
     if padding == "valid":
         padding = 0
     elif padding == "same":
@@ -30,128 +48,152 @@ def conv(  # noqa: PLR0917 - aten's own order
                 return None
             weight = torch.nn.functional.pad(weight, (totals[1] % 2, 0, totals[0] % 2, 0))
             kernel = (int(weight.shape[2]), int(weight.shape[3]))
-        padding = [-(-total // 2) for total in totals][-len(x.axes) + 1 :]
+        padding = [-(-total // 2) for total in totals][-given.rank + 2 :]
     operation = Convolution(
-        name=name, source=0, channels=int(weight.shape[0]), kernel=kernel, stride=pair(stride, x),
-        padding=pair(padding, x, 0), dilation=steps, groups=groups,
+        name=at.name, source=0, channels=int(weight.shape[0]), kernel=kernel, stride=pair(stride, given),
+        padding=pair(padding, given, 0), dilation=steps, groups=groups,
     )  # fmt: skip
-    return with_weights(operation, x, weight, bias)
+    made = with_weights(operation, [given.node], array(weight), None if bias is None else array(bias))
+    return of_map(made, given)
 
 
-def linear(name: str, x: Any, weight: Any, bias: Any = None) -> Node | None:
-    """Return a linear layer, which has the channels last, as a convolution of one tap."""
-    if not is_node(x) or not x.axes.endswith("c") or not is_constant(weight) or not (bias is None or is_constant(bias)):
+def transposed_conv(  # noqa: PLR0917 - aten's own order
+    at: Place, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+    groups: int = 1, dilation: Any = 1,
+) -> Value | None:  # fmt: skip
+    """Return a transposed convolution: one convolution for each phase of the stride, whose results are interleaved."""
+    given = _map(x)
+    if given is None or not is_constant(weight) or not (bias is None or is_constant(bias)) or weight.ndim != given.rank:
         return None
-    operation = Convolution(name=name, source=0, channels=int(weight.shape[0]), kernel=(1, 1))
-    return with_weights(operation, x, weight[:, :, None, None], bias)
+    weight = weight.reshape(*weight.shape[:2], *pair(weight.shape[2:], given))
+    steps, gaps, pads = pair(stride, given), pair(dilation, given), pair(padding, given, 0)
+    sizes = [size for _, size in at.sizes[2:]]
+    outputs = (1, sizes[0]) if given.rank == 3 else (sizes[0], sizes[1])
+    # Output s·q + r takes the input q + j at the tap k with gap·k = r + pad − s·j: for each phase r, a plain
+    # convolution with the taps at some j, from −reach to reach.
+    reach = [max(gaps[d] * (int(weight.shape[2 + d]) - 1), pads[d]) // steps[d] + 1 for d in range(2)]
+    counts = [-(-outputs[d] // steps[d]) for d in range(2)]
+    inside, channels = int(weight.shape[0]) // groups, int(weight.shape[1]) * groups
+    grouped = array(weight).reshape(groups, inside, -1, *weight.shape[2:]).transpose(0, 2, 1, 3, 4)
+    dense = grouped.reshape(channels, inside, *weight.shape[2:])
+    taps = np.zeros((channels, *steps, inside, *(2 * r + 1 for r in reach)), dtype=np.float32)
+    for down in _taps(steps[0], gaps[0], pads[0], reach[0], int(weight.shape[2])):
+        for right in _taps(steps[1], gaps[1], pads[1], reach[1], int(weight.shape[3])):
+            taps[:, down[0], right[0], :, down[1], right[1]] = dense[:, :, down[2], right[2]]
+    kernel = (2 * reach[0] + 1, 2 * reach[1] + 1)
+    # More padding than the taps need gives more outputs, before the first one as well, which are cut off.
+    more = [max(0, counts[d] - given.node.shape[1 + d]) for d in range(2)]
+    operation = Convolution(
+        name=at.name, source=0, channels=channels * prod(steps), kernel=kernel, groups=groups,
+        padding=(reach[0] + more[0], reach[1] + more[1]),
+    )  # fmt: skip
+    shift = None if bias is None else np.repeat(array(bias), prod(steps))
+    made = with_weights(operation, [given.node], taps.reshape(-1, inside, *kernel), shift)
+    _, height, width = made.shape
+    phases = [(True, 1), (False, channels), (False, steps[0]), (False, steps[1]), (False, height), (False, width)]
+    view = View.dense(phases).permuted([0, 1, 4, 2, 5, 3])
+    rows, columns = (*view.dims[2], *view.dims[3]), (*view.dims[4], *view.dims[5])
+    whole = settled(Value(made, View((*view.dims[:2], rows, columns))))
+    cut = whole.view.sliced(2, more[0] * steps[0], outputs[0])
+    cut = None if cut is None else cut.sliced(3, more[1] * steps[1], outputs[1])
+    if cut is None:
+        return None
+    return Value(whole.node, cut if given.rank == 4 else View((cut.dims[0], cut.dims[1], cut.dims[3]), cut.offset))
+
+
+def _taps(step: int, gap: int, pad: int, reach: int, kernel: int) -> list[tuple[int, int, int]]:
+    """Return the phase, the place in the new kernel, and the tap, for each tap of a transposed convolution."""
+    found = []
+    for k in range(kernel):
+        phase = (gap * k - pad) % step
+        found.append((phase, reach - (gap * k - pad - phase) // step, k))
+    return found
+
+
+def linear(at: Place, x: Any, weight: Any, bias: Any = None) -> Value | None:
+    """Return a linear layer on the last dimension, as a convolution of one tap."""
+    if not is_value(x) or not is_constant(weight) or weight.ndim != 2 or not (bias is None or is_constant(bias)):
+        return None
+    last = x.rank - 1
+    given = with_channels(x, [last])
+    operation = Convolution(name=at.name, source=0, channels=int(weight.shape[0]), kernel=(1, 1))
+    taps = array(weight)[:, :, None, None]
+    made = with_weights(operation, [given.node], taps, None if bias is None else array(bias))
+    return replaced(given, made, last, int(weight.shape[0]))
+
+
+def addmm(at: Place, bias: Any, x: Any, weight: Any, beta: float = 1, alpha: float = 1) -> Value | None:
+    """Return bias + x · weight, where the last two are known."""
+    known = is_constant(bias) and is_constant(weight) and bias.ndim == 1 and beta == alpha == 1
+    return linear(at, x, weight.T, bias.expand(weight.shape[1])) if known else None
 
 
 def norm(  # noqa: PLR0917 - aten's own order
-    name: str, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, epsilon: float
-) -> Node | None:
-    """Return a batch norm with fixed statistics, which has the channels first, as a convolution of one tap."""
-    if (
-        not is_node(x)
-        or channels_last(x.axes)
-        or not all(item is None or is_constant(item) for item in (weight, bias, mean, variance))
-    ):
+    at: Place, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, epsilon: float
+) -> Value | None:
+    """Return a batch norm with fixed statistics, of the second dimension, as a convolution of one tap."""
+    if not is_value(x) or x.rank < 2 or not all(t is None or is_constant(t) for t in (weight, bias, mean, variance)):
         return None
+    given = with_channels(x, [1])
     deviation = (variance.double() + epsilon).rsqrt()
     scale = deviation if weight is None else weight.double() * deviation
     shift = -mean.double() * scale + (0 if bias is None else bias.double())
-    return affine(name, x, array(scale), array(shift))
+    return Value(affine(at.name, given.node, array(scale), array(shift)), given.view)
 
 
 def batch_norm(  # noqa: PLR0917 - aten's own order
-    name: str, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float,
+    at: Place, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float,
     epsilon: float, cudnn: bool,
-) -> Node | None:  # fmt: skip
+) -> Value | None:  # fmt: skip
     """Return a batch norm in eval mode."""
-    return None if training else norm(name, x, weight, bias, mean, variance, momentum, epsilon)
+    return None if training else norm(at, x, weight, bias, mean, variance, momentum, epsilon)
 
 
-def cat(name: str, parts: Sequence[Any], dim: int = 0) -> Node | None:
-    """Return values side by side in their channels."""
-    if not is_node(*parts) or len({part.axes for part in parts}) != 1:
+def embedding(at: Place, table: Any, numbers: Any, *options: Any) -> Value | None:
+    """Return the rows of a table; the numbers of rows are checked in each call."""
+    if not is_value(numbers) or not is_constant(table) or numbers.dtype not in (torch.int64, torch.int32):
         return None
-    axes = parts[0].axes
-    if dim % (len(axes) + 1) != axes.index("c") + 1:
-        return None
-    return node(Concatenation(name=name, parts=()), list(parts))
+    order = numbers.view.in_memory(numbers.view.keys)
+    given = settled(numbers, order)
+    rows, features = (int(size) for size in table.shape)
+    made = with_weights(Embedding(name=at.name, source=0, rows=rows, features=features), [given.node], array(table))
+    last = (Axis(features, made.shape[2]),) if features > 1 else ()
+    return Value(made, View((*given.view.dims, last)))
 
 
 def max_pool(  # noqa: PLR0917 - aten's own order
-    name: str, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
-) -> Node | None:
+    at: Place, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False
+) -> Value | None:
     """Return the maxima of windows."""
-    if not is_spatial(x):
+    given = _map(x)
+    if given is None:
         return None
     operation = Pooling(
-        name=name, source=0, mode="max", kernel=pair(kernel, x), stride=pair(stride or kernel, x),
-        padding=pair(padding, x, 0), dilation=pair(dilation, x), ceil=ceil,
+        name=at.name, source=0, mode="max", kernel=pair(kernel, given), stride=pair(stride or kernel, given),
+        padding=pair(padding, given, 0), dilation=pair(dilation, given), ceil=ceil,
     )  # fmt: skip
-    return node(operation, [x])
+    return of_map(node(operation, [given.node]), given)
 
 
 def avg_pool(  # noqa: PLR0917 - aten's own order
-    name: str, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, padded: bool = True,
+    at: Place, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, padded: bool = True,
     divisor: int | None = None,
-) -> Node | None:  # fmt: skip
+) -> Value | None:  # fmt: skip
     """Return the means of windows."""
-    if not is_spatial(x) or divisor is not None:
+    given = _map(x)
+    if given is None or divisor is not None:
         return None
     operation = Pooling(
-        name=name, source=0, mode="mean", kernel=pair(kernel, x), stride=pair(stride or kernel, x),
-        padding=pair(padding, x, 0), ceil=ceil, padded=padded,
+        name=at.name, source=0, mode="mean", kernel=pair(kernel, given), stride=pair(stride or kernel, given),
+        padding=pair(padding, given, 0), ceil=ceil, padded=padded,
     )  # fmt: skip
-    return node(operation, [x])
+    return of_map(node(operation, [given.node]), given)
 
 
-def adaptive(name: str, x: Any, size: Any, *, mode: str) -> Node | None:
+def adaptive(at: Place, x: Any, size: Any, *, mode: str) -> Value | None:
     """Return a pooling to a given size."""
-    return node(AdaptivePooling(name=name, source=0, mode=mode, size=pair(size, x)), [x]) if is_spatial(x) else None
-
-
-def mean(name: str, x: Any, dims: Sequence[int] | None = None, keepdim: bool = False) -> Node | None:
-    """Return the mean over all positions."""
-    positions = [k for k, axis in enumerate(x.axes, start=1) if axis != "c"] if is_node(x) else []
-    if not positions or dims is None or sorted(d % (len(x.axes) + 1) for d in dims) != positions:
+    given = _map(x)
+    if given is None:
         return None
-    return node(AdaptivePooling(name=name, source=0, mode="mean", size=(1, 1)), [x])
-
-
-def reshape(name: str, x: Any, *others: Any, **options: Any) -> Node | None:
-    """Return a flattening; ``translate`` refuses it if that is not the shape that comes out."""
-    if not is_node(x):
-        return None
-    if x.shape[1:] == (1, 1):
-        return same(x)
-    return None if channels_last(x.axes) else node(Flattening(name=name, source=0), [x])
-
-
-def permute(name: str, x: Any, dims: Sequence[int]) -> Node | None:
-    """Return the value with other axes, if there are such."""
-    if not is_node(x) or dims[0] != 0:
-        return None
-    made = same(x)
-    made.axes = "".join(x.axes[d % len(dims) - 1] for d in dims[1:])
-    return made if made.axes in AXES else None
-
-
-def transpose(name: str, x: Any, first: int, second: int) -> Node | None:
-    """Return the value with two of its dimensions exchanged."""
-    if not is_node(x):
-        return None
-    dims = list(range(len(x.axes) + 1))
-    dims[first], dims[second] = dims[second], dims[first]
-    return permute(name, x, dims)
-
-
-def first(name: str, value: Any, index: int) -> Node | None:
-    """Return the first of several results."""
-    return same(value) if is_node(value) and index == 0 else None
-
-
-def identity(name: str, x: Any, *others: Any, **options: Any) -> Node | None:
-    """Return the value as it is."""
-    return same(x) if is_node(x) else None
+    made: Node = node(AdaptivePooling(name=at.name, source=0, mode=mode, size=pair(size, given)), [given.node])
+    return of_map(made, given)

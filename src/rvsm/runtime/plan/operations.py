@@ -166,16 +166,23 @@ class Pointwise(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Concatenation(Operation):
-    """The channels of one value, followed by those of another."""
+    """The channels of one value, followed by those of another; in each of ``groups`` of channels."""
 
     kind = "concatenation"
     takes = ("parts",)
     parts: tuple[int, ...]
+    groups: int = 1
+
+    def version(self, sources: Sequence[Shape]) -> int:
+        """Return 2, which has no groups."""
+        return 2 if self.groups == 1 else 4
 
     def shape(self, sources: Sequence[Shape]) -> Shape:
         """Return the sum of the channels."""
         if not sources or any(shape[1:] != sources[0][1:] for shape in sources):
             raise ValueError(f"the shapes {list(sources)} cannot be concatenated")
+        for source in sources:
+            check_groups(self.groups, source)
         return sum(shape[0] for shape in sources), *sources[0][1:]
 
 

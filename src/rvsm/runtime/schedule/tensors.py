@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from rvsm.runtime.kernels import copies, reductions
 from rvsm.runtime.kernels.contraction import Contraction as Product
 from rvsm.runtime.plan.operation import Operation
+from rvsm.runtime.plan.operations import Concatenation, Flattening
 from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement
 from rvsm.runtime.schedule.layout import Buffer, Geometry
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
@@ -17,7 +19,7 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Scratch, Site, Step
 from rvsm.runtime.schedule.weightless import RULES as WEIGHTLESS
 from rvsm.runtime.schedule.weightless import columns, copy, cost_of_columns, rows
 
-Tensor = Rearrangement | Contraction | Embedding
+Tensor = Rearrangement | Contraction | Embedding | Concatenation
 
 
 def _shared(o: Rearrangement, source: Buffer, geometry: Geometry) -> int | None:
@@ -25,6 +27,16 @@ def _shared(o: Rearrangement, source: Buffer, geometry: Geometry) -> int | None:
     if not o.is_range or source.geometry.bordered or geometry.bordered:
         return None
     return 4 * geometry.unit * o.offset
+
+
+def _flat(o: Flattening, source: Buffer, geometry: Geometry) -> int | None:
+    """Return 0, if all numbers of a map are neighbours."""
+    return None if source.geometry.bordered or geometry.bordered else 0
+
+
+def _flatten(site: Site[Flattening]) -> list[Step]:
+    shared = _flat(site.operation, site.sources[0], site.target.geometry) is not None
+    return [] if shared else WEIGHTLESS[Flattening].steps(site)
 
 
 def _plain(site: Site[Tensor]) -> tuple[Site[Tensor], list[Step], list[Step]]:
@@ -67,6 +79,10 @@ def _scratch(site: Site[Tensor]) -> Scratch | None:
     return ("plain", sum(needed)) if needed else None
 
 
+def _scratch_of_groups(site: Site[Concatenation]) -> Scratch | None:
+    return _scratch(site) if site.operation.groups > 1 else None
+
+
 def _rearrange(site: Site[Rearrangement]) -> list[Step]:
     if _shared(site.operation, site.sources[0], site.target.geometry) is not None:
         return []
@@ -78,7 +94,7 @@ def _rearrange(site: Site[Rearrangement]) -> list[Step]:
 
 
 def strided(
-    site: Site[Rearrangement], x: int, y: int, sizes: Sequence[int], x_strides: Sequence[int], y_strides: Sequence[int]
+    site: Site[Any], x: int, y: int, sizes: Sequence[int], x_strides: Sequence[int], y_strides: Sequence[int]
 ) -> Step:  # fmt: skip
     """Return the copy of an array with strides, which are in numbers of one image."""
     unit, lanes = site.target.geometry.unit, site.machine.lanes
@@ -102,6 +118,29 @@ def _ranges(sizes: Sequence[int], threads: int) -> Integers:
     table[:, :, 1] = sizes
     table[1:, shared] = spans(sizes[shared], threads)
     return table
+
+
+def _join(site: Site[Concatenation]) -> list[Step]:
+    """Return the copies of parts whose groups of channels are interleaved."""
+    groups = site.operation.groups
+    if groups == 1:
+        return WEIGHTLESS[Concatenation].steps(site)
+    plain, before, after = _plain(site)
+    whole, made, start = prod(plain.target.shape) // groups, list[Step](), 0
+    for part in plain.sources:
+        size = prod(part.shape) // groups
+        target = plain.target.place + 4 * part.geometry.unit * start
+        made.append(strided(site, part.place, target, (groups, size), (size, 1), (whole, 1)))
+        made[-1].meet = False
+        start += size
+    made[-1].meet = True
+    return [*before, *made, *after]
+
+
+def _cost_of_joining(extent: Extent[Concatenation]) -> Cost:
+    kept, seconds = _border_cost(extent)
+    each = (OBJECTS + 4096) * (1 + len(extent.sources))
+    return Cost(each + kept, kept, 4 * NANOSECOND * prod(extent.shape) + seconds)
 
 
 def _contract(site: Site[Contraction]) -> list[Step]:
@@ -190,6 +229,8 @@ def _cost_of_table(extent: Extent[Embedding] | Extent[Constant]) -> Cost:
 RULES: dict[type[Operation], Rule] = {
     **WEIGHTLESS,
     Rearrangement: Rule(_rearrange, _cost_of_rearrangement, _scratch, _shared),
+    Concatenation: Rule(_join, _cost_of_joining, _scratch_of_groups),
+    Flattening: Rule(_flatten, WEIGHTLESS[Flattening].cost, shared=_flat),
     Contraction: Rule(_contract, _cost_of_contraction, _scratch),
     Normalization: Rule(_normalize, cost_of_columns),
     Constant: Rule(_fill, _cost_of_table),

@@ -1,0 +1,69 @@
+"""Upsampling: each row of the result is a weighted sum of few rows, and so is each column.
+
+A linear map along one dimension, with few weights that are not zero, is a sparse layer: no kernel is needed.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from rvsm.lowering.place import Place
+from rvsm.lowering.translations.layers import linear
+from rvsm.lowering.translations.shapes import transpose
+from rvsm.lowering.values import Value, is_value
+from rvsm.lowering.views import Axis, View
+
+
+def upsample(at: Place, x: Any, *others: Any, mode: str, align: bool | None = None) -> Value | None:
+    """Return a map or a line of another size; the weights are those that PyTorch uses for unit vectors."""
+    if not is_value(x) or x.rank not in (3, 4):
+        return None
+    if mode in ("linear", "bilinear"):
+        size, align, *scales = others
+    else:
+        size, *scales = others
+    factors = _factors(scales, x.rank - 2)
+    result: Value | None = x
+    for d in range(2, x.rank):
+        inputs, outputs = x.sizes[d][1], at.sizes[d][1]
+        if result is None or inputs == outputs:
+            continue
+        if mode == "nearest" and outputs % inputs == 0 and (factors is None or factors[d - 2] == outputs / inputs):
+            result = _repeated(result, d, outputs // inputs)
+            continue
+        weights = _weights(inputs, outputs, None if factors is None else factors[d - 2], mode, align)
+        if weights is None:
+            return None
+        sizes = list(result.sizes)
+        sizes[d] = (False, outputs)
+        here = Place(at.name, sizes, at.dtype)
+        turned = transpose(here, result, d, x.rank - 1)
+        result = transpose(here, linear(here, turned, weights), d, x.rank - 1)
+    return result
+
+
+def _factors(scales: list[Any], count: int) -> list[float] | None:
+    """Return the factors that are used instead of the ratio of sizes, if they are given."""
+    given = scales[0] if len(scales) == 1 and isinstance(scales[0], list | tuple) else scales
+    found = [factor for factor in given if factor is not None]
+    return [float(factor) for factor in found] if len(found) == count else None
+
+
+def _repeated(x: Value, dim: int, times: int) -> Value:
+    dims = list(x.view.dims)
+    dims[dim] = (*dims[dim], Axis(times, 0))
+    return Value(x.node, View(tuple(dims), x.view.offset), x.dtype)
+
+
+def _weights(inputs: int, outputs: int, factor: float | None, mode: str, align: bool | None) -> torch.Tensor | None:
+    """Return the matrix of an upsampling of one dimension."""
+    unit = torch.eye(inputs)[None]  # one channel for each input
+    along = {"bilinear": "linear", "nearest": "nearest", "linear": "linear"}[mode]
+    target = None if factor is not None else outputs
+    made = functional.interpolate(
+        unit, size=target, scale_factor=factor, mode=along, align_corners=align if along == "linear" else None
+    )
+    return made[0].T.contiguous() if made.shape[-1] == outputs else None
+
+
