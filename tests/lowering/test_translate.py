@@ -195,6 +195,14 @@ NATIVE = {
     "logarithms of probabilities": (nn.Sequential(nn.Linear(9, 5), nn.LogSoftmax(1)), (9,)),
     "probabilities of tokens": (nn.Sequential(nn.Linear(9, 16), nn.Softmax(2), nn.Linear(16, 5)), (13, 9)),
     "probabilities at each position": (nn.Sequential(nn.Conv2d(3, 8, 3), nn.LogSoftmax(1)), (3, 6, 7)),
+    "tokens flattened": (nn.Sequential(nn.Linear(9, 4), nn.Flatten(), nn.Linear(52, 5)), (13, 9)),
+    "rows and columns exchanged": (nn.Sequential(nn.Conv2d(3, 8, 3), Permuted(0, 1, 3, 2)), (3, 6, 7)),
+    "mixing tokens, then features": (nn.Sequential(Swapped(), nn.Linear(13, 13), Swapped(), Feed(9)), (13, 9)),
+    "a linear layer on a line": (nn.Sequential(nn.Conv1d(4, 8, 3), nn.Linear(35, 2)), LINE),
+    "batch norm of tokens": (nn.Sequential(nn.Linear(9, 16), nn.BatchNorm1d(13)), (13, 9)),
+    "slopes for each channel": (nn.Sequential(nn.Conv1d(4, 8, 3), nn.PReLU(8)), LINE),
+    "the mean of some positions": (nn.Sequential(nn.Conv2d(3, 8, 3), Mean(3)), (3, 6, 7)),
+    "transposed convolutions": (nn.ConvTranspose2d(3, 4, 2, 2), (3, 6, 7)),
     "a map that comes with the channels last": (nn.Linear(8, 5), (6, 7, 8)),
 }
 
@@ -222,14 +230,6 @@ class Unbatched(nn.Module):
 
 
 NOT_NATIVE = {
-    "tokens flattened": (nn.Sequential(nn.Linear(9, 4), nn.Flatten(), nn.Linear(52, 5)), (13, 9)),
-    "rows and columns exchanged": (nn.Sequential(nn.Conv2d(3, 8, 3), Permuted(0, 1, 3, 2)), (3, 6, 7)),
-    "mixing tokens, then features": (nn.Sequential(Swapped(), nn.Linear(13, 13), Swapped(), Feed(9)), (13, 9)),
-    "a linear layer on a line": (nn.Sequential(nn.Conv1d(4, 8, 3), nn.Linear(35, 2)), LINE),
-    "batch norm of tokens": (nn.Sequential(nn.Linear(9, 16), nn.BatchNorm1d(13)), (13, 9)),
-    "slopes for each channel": (nn.Sequential(nn.Conv1d(4, 8, 3), nn.PReLU(8)), LINE),
-    "the mean of some positions": (nn.Sequential(nn.Conv2d(3, 8, 3), Mean(3)), (3, 6, 7)),
-    "transposed convolutions": (nn.ConvTranspose2d(3, 4, 2, 2), (3, 6, 7)),
     "volumes": (nn.Conv3d(1, 3, 3), (1, 6, 6, 6)),
     "a convolution without a batch": (Unbatched(), (4, 6, 7)),
 }

@@ -71,7 +71,7 @@ def test_like_pytorch(
 ) -> None:
     operation, source, sparsity = case
     rng = np.random.default_rng(seed)
-    shape = operation.weight_shape(source)
+    shape = operation.weight_shape([source])
     weights = (rng.standard_normal(shape) * (rng.random(shape) >= sparsity)).astype(np.float32)
     bias = rng.standard_normal(operation.channels).astype(np.float32)
     program = Program(one_convolution(operation, source, weights, bias), choose=choose, threads=threads)
