@@ -85,7 +85,8 @@ def test_products_of_matrices(batch: int, m: int, n: int, k: int, bordered: bool
     a, b = torch.randn(batch, 2 * 3, k, m), torch.randn(batch, 2, k, n)  # a is transposed; b has one outer axis
     expected = 0.5 * a.transpose(2, 3) @ b.repeat_interleave(3, 1)
     o = Contraction(
-        name="p", a=0, b=1, sizes=(2, 3, m, n, k), a_strides=(3 * k * m, k * m, 1, m), b_strides=(k * n, 0, n), scale=0.5
+        name="p", a=0, b=1, sizes=(2, 3, m, n, k), a_strides=(3 * k * m, k * m, 1, m), b_strides=(k * n, 0, n),
+        scale=0.5,
     )  # fmt: skip
     result = play(o, a, b, bordered=bordered, threads=2)
     torch.testing.assert_close(result, expected.reshape(batch, 6 * m, 1, n), rtol=1e-5, atol=1e-5)
@@ -187,7 +188,8 @@ WRONG = {
         lambda: Rearrangement(name="r", source=0, sizes=(1,) * 7, strides=(0,) * 7, result=(1, 1, 1)), "1 to 6 axes"
     ),
     "another size": (
-        lambda: Rearrangement(name="r", source=0, sizes=(3, 4), strides=(4, 1), result=(3, 1, 5)), "cannot have the shape"
+        lambda: Rearrangement(name="r", source=0, sizes=(3, 4), strides=(4, 1), result=(3, 1, 5)),
+        "cannot have the shape",
     ),
     "columns outside": (
         lambda: Contraction(name="c", a=0, b=0, sizes=(1, 1, 2, 9, 3), a_strides=(0, 0, 1, 1), b_strides=(0, 0, 8)),

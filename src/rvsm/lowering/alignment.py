@@ -17,7 +17,7 @@ from rvsm.runtime.plan.tensors import Constant
 
 @dataclass(frozen=True)
 class Slot:
-    """An axis that several tensors have in common: its dimension, its size, and its stride in each; 0 if it has none."""
+    """An axis that several tensors have in common: its dimension, its size, and its stride in each, 0 for none."""
 
     dim: int
     size: int
@@ -165,7 +165,11 @@ def _repeated(value: Value, like: Value) -> Value:
     view = value.view.expanded(like.sizes)
     if view is None:
         raise ValueError("tensors that cannot be broadcast")
-    missing = [d for d, (dim, other) in enumerate(zip(view.dims, like.view.dims, strict=True)) if BATCH in other and BATCH not in dim]
+    missing = [
+        d
+        for d, (dim, other) in enumerate(zip(view.dims, like.view.dims, strict=True))
+        if BATCH in other and BATCH not in dim
+    ]
     full = [(BATCH, *dim) if d in missing else dim for d, dim in enumerate(view.dims)]
     ordered = View(tuple(full), view.offset)
     order = like.view.in_memory(like.view.keys)

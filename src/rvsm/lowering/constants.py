@@ -80,5 +80,3 @@ def _numbers(like: Tensor, dim: int) -> Tensor:
     sizes = [1] * like.ndim
     sizes[dim] = -1
     return torch.arange(like.shape[dim], dtype=like.dtype).reshape(sizes).expand_as(like)
-
-

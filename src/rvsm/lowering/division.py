@@ -161,7 +161,9 @@ class _Division:
 
     def _stuck(self) -> list[fx.Node]:
         """Return native nodes that PyTorch needs, but that cannot leave: several at once, or with images not first."""
-        return [node for node in self.needed if node in self.native and self._leaves(node) and not self._can_leave(node)]
+        return [
+            node for node in self.needed if node in self.native and self._leaves(node) and not self._can_leave(node)
+        ]
 
     def _can_leave(self, node: fx.Node) -> bool:
         value = self.native[node]
@@ -261,5 +263,3 @@ def _shape(sizes: tuple[int, ...]) -> Shape:
         return sizes[0], sizes[1], sizes[2]
     first, rest = (sizes[0], sizes[1:]) if sizes else (1, ())
     return first, 1, prod(rest)
-
-

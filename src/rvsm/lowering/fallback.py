@@ -147,7 +147,8 @@ class MixedProgram:
 
     def _given(self, inputs: Sequence[Tensor]) -> dict[Key, Any]:
         """Return the values that exist before the first step."""
-        return {**self._captured.tensors, **dict(zip(self._captured.inputs, inputs, strict=True))}
+        given: dict[Key, Any] = dict(zip(self._captured.inputs, inputs, strict=True))
+        return given | self._captured.tensors
 
 
 def _perform(step: Step, values: dict[Key, Any], *, alone: bool) -> None:

@@ -6,7 +6,6 @@ from math import prod
 from rvsm.lowering.alignment import Slot, common_slots, joined, view_of
 from rvsm.lowering.draft import node
 from rvsm.lowering.values import Value, settled
-
 from rvsm.runtime.plan.tensors import Contraction
 
 
@@ -18,8 +17,13 @@ def product(name: str, a: Value, b: Value, equation: str, scale: float = 1.0) ->
         raise ValueError(f"{equation} of other tensors")
     for move_a, move_b in ((False, False), (True, False), (False, True), (True, True)):
         try:
-            return _product(name, _ready(a, first, second, result) if move_a else a,
-                            _ready(b, second, first, result) if move_b else b, (first, second, result), scale)
+            return _product(
+                name,
+                _ready(a, first, second, result) if move_a else a,
+                _ready(b, second, first, result) if move_b else b,
+                (first, second, result),
+                scale,
+            )
         except _OrderError:
             continue
     raise ValueError(f"{equation} of tensors in too many parts")
@@ -92,5 +96,3 @@ def _one(slots: Sequence[Slot]) -> Slot:
     if len(slots) > 1:
         raise _OrderError
     return slots[0] if slots else Slot(0, 1, (0, 0))
-
-

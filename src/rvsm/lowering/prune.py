@@ -116,24 +116,26 @@ def _stays_constant(path: list[Node], reader: Node) -> bool:
 def apply(activation: Activation, values: Floats) -> Floats:
     """Return an activation of numbers, by PyTorch."""
     x, a, b = torch.from_numpy(np.ascontiguousarray(values)), activation.a, activation.b
-    known = {
-        "none": lambda: x,
-        "clamp": lambda: x.clamp(a, b),
-        "leaky": lambda: functional.leaky_relu(x, a),
-        "gelu_tanh": lambda: functional.gelu(x, approximate="tanh"),
-        "line": lambda: a * x + b,
-        "elu": lambda: torch.where(x > 0, b * x, a * x.expm1()),
-        "cube": lambda: x**3,
-        "power": lambda: x**a,
-        "equal": lambda: (x == a).float(),
-        "above": lambda: (x > a).float(),
-        "below": lambda: (x < a).float(),
-        "at_least": lambda: (x >= a).float(),
-        "at_most": lambda: (x <= a).float(),
-        "choose": lambda: torch.where(x != 0, a, b),
-    }
-    if activation.name in known:
-        return np.asarray(known[activation.name]().numpy())
-    # The others have no parameters, and are called the same in PyTorch.
-    same = getattr(torch, activation.name, None) or getattr(functional, activation.name)
-    return np.asarray(same(x).numpy())
+    match activation.name:
+        case "none":
+            y = x
+        case "clamp":
+            y = x.clamp(a, b)
+        case "leaky":
+            y = functional.leaky_relu(x, a)
+        case "gelu_tanh":
+            y = functional.gelu(x, approximate="tanh")
+        case "line":
+            y = a * x + b
+        case "elu":
+            y = torch.where(x > 0, b * x, a * x.expm1())
+        case "cube" | "power":
+            y = x ** (3 if activation.name == "cube" else a)
+        case "choose":
+            y = torch.where(x != 0, a, b)
+        case "equal" | "above" | "below" | "at_least" | "at_most":
+            compare = {"equal": "eq", "above": "gt", "below": "lt", "at_least": "ge", "at_most": "le"}
+            y = getattr(torch, compare[activation.name])(x, a).float()
+        case name:  # without parameters, and called the same in PyTorch
+            y = (getattr(torch, name, None) or getattr(functional, name))(x)
+    return np.asarray(y.numpy())

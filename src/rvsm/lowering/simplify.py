@@ -1,7 +1,6 @@
 """Simplify a draft without changing what it computes: fold batch norm, fuse activations and sums, reorder weights."""
 
 from dataclasses import replace
-from functools import reduce
 from math import prod
 
 import numpy as np
@@ -44,7 +43,12 @@ def enter_transposed(draft: Draft) -> None:
     for x in draft.inputs:
         readers = set(uses[x])
         reader = next(iter(readers), None)
-        if reader is None or len(readers) > 1 or x in draft.outputs or not _exchanges(reader.operation, reader.shape[0]):
+        if (
+            reader is None
+            or len(readers) > 1
+            or x in draft.outputs
+            or not _exchanges(reader.operation, reader.shape[0])
+        ):
             continue
         x.shape, x.axes = reader.shape, "wc" if reader.shape[1] == 1 else "hwc"
         draft.replace(reader, x)
@@ -120,7 +124,7 @@ def fold_affine(draft: Draft) -> None:
 
 
 def reorder_weights(draft: Draft) -> None:
-    """Let a linear layer take a map before it is flattened, in whichever order, as a convolution as large as the map."""
+    """Let a linear layer take a map before it is flattened, in any order, as a convolution as large as the map."""
     for node in draft.nodes:
         o = node.convolution
         if o is None or o.kernel != (1, 1) or o.padding != (0, 0) or o.groups != 1:
@@ -146,8 +150,10 @@ def _places(o: Flattening | Rearrangement, source: Node) -> NDArray[np.int64] | 
         return numbers
     if prod(o.sizes) != len(numbers):
         return None
-    steps = [np.arange(size, dtype=np.int64) * stride for size, stride in zip(o.sizes, o.strides, strict=True)]
-    places = reduce(np.add.outer, steps, np.int64(o.offset)).reshape(-1)
+    places: NDArray[np.int64] = np.full((), o.offset, dtype=np.int64)
+    for size, stride in zip(o.sizes, o.strides, strict=True):
+        places = np.add.outer(places, np.arange(size, dtype=np.int64) * stride)
+    places = places.reshape(-1)
     return places if np.array_equal(np.sort(places), numbers) else None
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rvsm.lowering.draft import Node, array, node, with_weights
-from rvsm.lowering.views import BATCH, Axis, Key, Size, View, merged, strides_of
+from rvsm.lowering.views import BATCH, Axis, Key, Size, View, merged
 from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.plan.operations import Flattening
 from rvsm.runtime.plan.tensors import MAX_AXES, Constant, Rearrangement
@@ -116,7 +116,7 @@ def _other(x: Node, o: Rearrangement) -> Node:
 
 
 def settled(value: Value, order: Sequence[Key] | None = None) -> Value:
-    """Return the same tensor with its numbers in memory in some order of its axes, by default that of its dimensions."""
+    """Return the same tensor with its numbers in some order of its axes, by default that of its dimensions."""
     order = value.view.keys if order is None else order
     sizes = [value.view.axis(key).size for key in order] or [1]
     made = rearranged(value, order, (sizes[0], 1, prod(sizes[1:])))
@@ -166,5 +166,3 @@ def reshaped(value: Value, sizes: Sequence[Size]) -> Value | None:
         if view is not None:
             return Value((each or settled(value)).node, view, value.dtype)
     return None
-
-

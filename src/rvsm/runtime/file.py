@@ -19,7 +19,9 @@ from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation, Shap
 from rvsm.runtime.plan.operations import OPERATIONS
 from rvsm.runtime.plan.plan import MAX_OPERATIONS, Array, Output, Plan, Weights
 
-VERSION = 4  # 1 had no axes, 2 no softmax, 3 no tensors with strides; a file has the lowest version that its operations allow
+VERSION = (
+    4  # 1 had no axes, 2 no softmax, 3 no tensors with strides; a file has the lowest version that its operations allow
+)
 MAX_GRAPH = 16 << 20  # bytes of JSON
 MAX_ENDS = 64  # inputs, and likewise outputs
 MAX_INTEGER = 1 << 31
@@ -86,9 +88,7 @@ def graph_of(plan: Plan) -> dict[str, Any]:
             for shape, axes, array in ends
         ],
         "operations": [_described(operation) for operation in plan.operations],
-        "outputs": [
-            {"value": output.value, "form": output.axes, **_sizes(output.sizes)} for output in plan.outputs
-        ],
+        "outputs": [{"value": output.value, "form": output.axes, **_sizes(output.sizes)} for output in plan.outputs],
     }
 
 
@@ -196,16 +196,14 @@ def _operation(data: object) -> Operation:
 
 def _field(data: object, kind: object, name: str) -> Any:
     """Return ``data`` converted to the type of a field."""
-    if kind is str and isinstance(data, str) and len(data) <= 1000:
-        return data
-    if kind is bool and isinstance(data, bool):
-        return data
+    if kind == int | None:
+        return None if data is None else _integer(data, name)
+    if kind is int:
+        return _integer(data, name)
     if kind is float:
         return _number(data)
-    if kind is int or (kind == int | None and data is not None):
-        return _integer(data, name)
-    if kind == int | None:
-        return None
+    if (kind is str and isinstance(data, str) and len(data) <= 1000) or (kind is bool and isinstance(data, bool)):
+        return data
     pair, many = kind == tuple[int, int], kind == tuple[int, ...]
     if isinstance(data, list) and ((pair and len(data) == 2) or (many and len(data) <= 1000)):
         return tuple(_integer(item, name) for item in data)

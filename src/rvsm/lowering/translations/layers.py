@@ -122,7 +122,7 @@ def linear(at: Place, x: Any, weight: Any, bias: Any = None) -> Value | None:
     return replaced(given, made, last, int(weight.shape[0]))
 
 
-def addmm(at: Place, bias: Any, x: Any, weight: Any, beta: float = 1, alpha: float = 1) -> Value | None:
+def addmm(at: Place, bias: Any, x: Any, weight: Any, *, beta: float = 1, alpha: float = 1) -> Value | None:
     """Return bias + x · weight, where the last two are known."""
     known = is_constant(bias) and is_constant(weight) and bias.ndim == 1 and beta == alpha == 1
     return linear(at, x, weight.T, bias.expand(weight.shape[1])) if known else None

@@ -12,7 +12,7 @@ from rvsm.lowering.place import Place
 from rvsm.lowering.translations.layers import norm as batch_norm
 from rvsm.lowering.translations.pointwise import scaled
 from rvsm.lowering.values import Value, is_value, rearranged, settled, shaped, with_channels
-from rvsm.lowering.views import BATCH, View
+from rvsm.lowering.views import BATCH, Axis, View
 from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Softmax
 from rvsm.runtime.plan.tensors import Normalization
 
@@ -46,7 +46,7 @@ def softmax(at: Place, x: Any, dim: int, dtype: Any = None, *, log: bool = False
     return Value(made, given.view)
 
 
-def layer_norm(
+def layer_norm(  # noqa: PLR0917 - aten's own order
     at: Place, x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, epsilon: float = 1e-5,
     *options: Any, centered: bool = True,
 ) -> Value | None:  # fmt: skip
@@ -75,7 +75,7 @@ def native_layer_norm(at: Place, x: Any, *given: Any) -> Any:
     return layer_norm(at, x, *given)
 
 
-def group_norm(
+def group_norm(  # noqa: PLR0917 - aten's own order
     at: Place, x: Any, groups: int, weight: Any = None, bias: Any = None, epsilon: float = 1e-5, *options: Any
 ) -> Value | None:  # fmt: skip
     """Return a norm over the channels of each group and all positions, then a number for each channel."""
@@ -140,8 +140,9 @@ def reduced(at: Place, x: Any, dims: Any = None, keep: bool = False, *options: A
     laid = Value(rearranged(x, order, shape), x.view.laid(order))
     pooling = AdaptivePooling(name=at.name, source=0, mode="max" if mode == "max" else "mean", size=(1, 1))
     made = node(pooling, [laid.node])
-    alone = [tuple(axis if axis == BATCH else axis._replace(stride=axis.stride // count) for axis in dim) if d not in dims else () for d, dim in enumerate(laid.view.dims)]  # fmt: skip
-    result = Value(made, _without(Value(made, View(tuple(alone))), dims, keep))
+    kept = laid.view.dims  # what is left lies closer together
+    apart = [tuple(axis if axis == BATCH else Axis(axis.size, axis.stride // count) for axis in dim) for dim in kept]
+    result = Value(made, _without(Value(made, View(tuple(apart))), dims, keep))
     return scaled(at, result, count) if mode == "sum" else result
 
 

@@ -33,7 +33,9 @@ def combined(at: Place, operation: str, *given: Any, activation: Activation = NO
     if None in values or at.dtype in INTEGERS:
         return None
     together = aligned([value for value in values if value is not None])
-    made = Pointwise(name=at.name, operation=operation, a=0, b=0, c=0 if len(given) > 2 else None, activation=activation)
+    made = Pointwise(
+        name=at.name, operation=operation, a=0, b=0, c=0 if len(given) > 2 else None, activation=activation
+    )
     return Value(node(made, together.nodes), together.view)
 
 
@@ -91,7 +93,7 @@ def power(at: Place, x: Any, exponent: Any) -> Value | None:
 
 
 def _with_constant(at: Place, x: Value, given: Any, operation: str) -> Value | None:
-    """Return x ∘ a constant; as a convolution of one tap, which can be folded, if that has a number for each channel."""
+    """Return x ∘ a constant: as a convolution of one tap, which can be folded, if it has one number for a channel."""
     other = as_value(at.name, given)
     if other is None or at.dtype != torch.float32:
         return None
@@ -154,7 +156,7 @@ def fused(at: Place, x: Any, a: Any, b: Any, *, value: float = 1, operation: str
     """Return x + value · (a ∘ b)."""
     if not is_value(a) and not is_value(b):
         return None
-    inside = [each for each in (a, b) if is_value(each)][0]
+    inside = next(each for each in (a, b) if is_value(each))
     return two(at, x, two(Place(at.name, inside.sizes, at.dtype), a, b, operation=operation), value, operation="add")
 
 
@@ -194,10 +196,9 @@ def negation(at: Place, x: Any) -> Value | None:
 
 def convert(at: Place, x: Any, *others: Any, **options: Any) -> Value | None:
     """Return a value as another type; all of them are float32 numbers here, and truth values 0 or 1."""
-    if not is_value(x):
+    if not isinstance(x, Value):
         return None
-    if x.dtype == at.dtype or x.dtype == torch.bool:
-        return x
-    if at.dtype == torch.bool:
+    if at.dtype == torch.bool and x.dtype != torch.bool:
         return activated(at, x, Activation("choose", 1.0, 0.0))
-    return x if x.dtype in INTEGERS and at.dtype == torch.float32 else None
+    exact = x.dtype in (at.dtype, torch.bool) or (x.dtype in INTEGERS and at.dtype == torch.float32)
+    return x if exact else None

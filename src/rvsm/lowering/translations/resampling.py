@@ -19,10 +19,9 @@ def upsample(at: Place, x: Any, *others: Any, mode: str, align: bool | None = No
     """Return a map or a line of another size; the weights are those that PyTorch uses for unit vectors."""
     if not is_value(x) or x.rank not in (3, 4):
         return None
+    _, *scales = others  # the sizes are those of the result
     if mode in ("linear", "bilinear"):
-        size, align, *scales = others
-    else:
-        size, *scales = others
+        align, *scales = scales
     factors = _factors(scales, x.rank - 2)
     result: Value | None = x
     for d in range(2, x.rank):
@@ -65,5 +64,3 @@ def _weights(inputs: int, outputs: int, factor: float | None, mode: str, align: 
         unit, size=target, scale_factor=factor, mode=along, align_corners=align if along == "linear" else None
     )
     return made[0].T.contiguous() if made.shape[-1] == outputs else None
-
-

@@ -64,7 +64,9 @@ def select(at: Place, x: Any, dim: int, index: int) -> Value | None:
     return of_view(x, x.view.selected(dim % x.rank, index)) if is_value(x) and isinstance(index, int) else None
 
 
-def cut(at: Place, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value | None:
+def cut(  # noqa: PLR0917 - aten's own order
+    at: Place, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value | None:
     """Return a slice of a dimension; of the images, only all of them."""
     if not is_value(x):
         return None
@@ -87,7 +89,9 @@ def _sliced(x: Value, dim: int, start: int, count: int, step: int = 1) -> Value 
     )
 
 
-def scatter(at: Place, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def scatter(  # noqa: PLR0917 - aten's own order
+    at: Place, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
     """Return a slice that replaces all of a value."""
     given = as_value(at.name, x)
     whole = given is not None and is_value(source) and source.sizes == given.sizes == list(at.sizes)
@@ -166,32 +170,35 @@ def cat(at: Place, parts: Sequence[Any], dim: int = 0) -> Value | None:
     return Value(made, view, lead.dtype)
 
 
-def pad(at: Place, x: Any, pads: Sequence[int], value: float = 0.0, mode: str = "constant") -> Value | None:
+def pad(at: Place, x: Any, pads: Sequence[int], value: float | None = 0.0, mode: str = "constant") -> Value | None:
     """Return a value with numbers around it; negative numbers cut off."""
     if not is_value(x) or mode != "constant":
         return None
     result: Value | None = x
     for k in range(len(pads) // 2):
-        dim = x.rank - 1 - k
         before, after = pads[2 * k : 2 * k + 2]
-        if result is None or ((before or after) and BATCH in result.view.dims[dim]):
-            return None
-        size = result.sizes[dim][1]
-        if before < 0 or after < 0:
-            result = _sliced(result, dim, max(0, -before), size + min(0, before) + min(0, after))
-        if result is None:
-            return None
-        ends = [
-            constant(at.name, torch.full([1 if b else n if d != dim else max(0, count) for d, (b, n) in enumerate(result.sizes)], float(value or 0.0)))
-            if count > 0 else None
-            for count in (before, after)
-        ]  # fmt: skip
-        parts = [part for part in (ends[0], result, ends[1]) if part is not None]
-        if len(parts) > 1:
-            sizes = list(result.sizes)
-            sizes[dim] = (False, sum(part.sizes[dim][1] for part in parts))
-            result = cat(Place(at.name, sizes, at.dtype), parts, dim)
+        if result is not None and (before or after):
+            result = _padded(at, result, x.rank - 1 - k, (before, after), float(value or 0.0))
     return result
+
+
+def _padded(at: Place, x: Value, dim: int, ends: tuple[int, int], value: float) -> Value | None:
+    """Return a value with numbers before and after it along one dimension."""
+    if BATCH in x.view.dims[dim]:
+        return None
+    before, after = (min(0, end) for end in ends)
+    middle = _sliced(x, dim, -before, x.sizes[dim][1] + before + after)
+    if middle is None:
+        return None
+
+    def end(count: int) -> list[Value]:
+        sizes = [count if d == dim else 1 if batched else size for d, (batched, size) in enumerate(x.sizes)]
+        return [constant(at.name, torch.full(sizes, value))] if count > 0 else []
+
+    parts = [*end(ends[0]), middle, *end(ends[1])]
+    total = sum(part.sizes[dim][1] for part in parts)
+    sizes_after = [(False, total) if d == dim else size for d, size in enumerate(x.sizes)]
+    return cat(Place(at.name, sizes_after, at.dtype), parts, dim) if len(parts) > 1 else middle
 
 
 def pixel_shuffle(at: Place, x: Any, factor: int) -> Value | None:
@@ -237,32 +244,36 @@ class ImageNumbers:
 
 def index(at: Place, x: Any, indices: Sequence[Any]) -> Value | None:
     """Return entries whose numbers are known, at equal distances, for each image: as masks are read."""
-    if not is_value(x) or len(indices) != x.rank or any(i is None for i in indices):
+    if not is_value(x) or len(indices) != x.rank:
         return None
-    rank = len(at.sizes)
+    rank, offset = len(at.sizes), x.view.offset
     dims: list[tuple[Axis, ...]] = [()] * rank
-    offset = x.view.offset
     for axes, given in zip(x.view.dims, indices, strict=True):
         if isinstance(given, ImageNumbers):
+            place, start, taken = rank - given.rank + given.dim, 0, axes
             if axes != (BATCH,):
                 return None
-            dims[rank - given.rank + given.dim] = (BATCH,)
-            continue
-        if not is_tensor(given) or BATCH in axes or len(axes) > 1:
-            return None
-        long = [d for d, size in enumerate(given.shape) if size > 1]
-        numbers = given.reshape(-1).tolist()
-        step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
-        stride = axes[0].stride if axes else 0
-        size = axes[0].size if axes else 1
-        if len(long) > 1 or step < 1 or numbers != list(range(numbers[0], numbers[-1] + 1, step)):
-            return None
-        if not 0 <= numbers[0] <= numbers[-1] < size:
-            return None
-        offset += numbers[0] * stride
-        if long:
-            place = rank - given.ndim + long[0]
-            if dims[place]:
-                return None
-            dims[place] = (Axis(len(numbers), step * stride),)
+        else:
+            place, start, taken = _taken(axes, given, rank)
+        offset += start
+        if taken and dims[place]:
+            raise ValueError("two indices along one dimension")
+        dims[place] = taken or dims[place]
     return Value(x.node, View(tuple(dims), offset), x.dtype)
+
+
+def _taken(axes: tuple[Axis, ...], given: Any, rank: int) -> tuple[int, int, tuple[Axis, ...]]:
+    """Return the dimension of the result along which known indices run, where they begin, and their axis."""
+    if not is_tensor(given) or BATCH in axes or len(axes) > 1:
+        raise ValueError("indices that are not known")
+    size, stride = axes[0] if axes else Axis(1, 0)
+    numbers = given.reshape(-1).tolist()
+    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
+    long = [d for d, length in enumerate(given.shape) if length > 1]
+    if len(long) > 1 or step < 1 or numbers != list(range(numbers[0], numbers[-1] + 1, step)):
+        raise ValueError("indices at different distances")
+    if not 0 <= numbers[0] <= numbers[-1] < size:
+        raise ValueError("indices outside of a dimension")
+    if not long:
+        return 0, numbers[0] * stride, ()
+    return rank - given.ndim + long[0], numbers[0] * stride, (Axis(len(numbers), step * stride),)

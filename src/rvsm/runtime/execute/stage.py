@@ -76,7 +76,9 @@ class Stage:
                 else:
                     team().run(play, threads)
             if call[0][player.PROBLEM]:
-                raise IndexError(f"a number in the input must be from 0 to {call[0][player.PROBLEM] - 1}, a row of a table")
+                raise IndexError(
+                    f"a number in the input must be from 0 to {call[0][player.PROBLEM] - 1}, a row of a table"
+                )
         finally:
             self._free += arenas
 

@@ -205,7 +205,7 @@ class Fill(Variant):
 
 @dataclass(frozen=True)
 class Lookup(Variant):
-    """Copies rows of a table whose numbers are in x, feature by feature; a wrong number is reported, and reads row 0."""
+    """Copies rows of a table whose numbers are in x, feature by feature; a wrong number is reported, and row 0 read."""
 
     operands = ("x", "y", "table", "rows", "features", "positions", "plane")
     images: int

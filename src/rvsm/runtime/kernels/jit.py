@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rvsm.runtime.kernels.ir import PREFETCH, declarations
 from rvsm.runtime.locks import Fence
 
+LINE = 16  # floats of a cache line, which are a vector for kernels that go from channel to channel
 TOGETHER = 32  # the number of kernels that are compiled at once
 
 
@@ -70,7 +71,8 @@ class _Compiler:
 
     def _compile(self, texts: dict[str, str]) -> None:
         llvm = self._llvm
-        module = llvm.parse_assembly("\n\n".join([PREFETCH, *map(declarations, self.machine.widths), *texts.values()]))
+        known = map(declarations, {*self.machine.widths, LINE})
+        module = llvm.parse_assembly("\n\n".join([PREFETCH, *known, *texts.values()]))
         module.triple = llvm.get_process_triple()
         module.data_layout = str(self._target.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=1)

@@ -165,7 +165,7 @@ ARITHMETIC: dict[str, Callable[..., str]] = {
 class Pointwise(Variant):
     """y = activation(a ∘ b), row by row; see ``ARITHMETIC`` for ∘, which takes one to three maps.
 
-    A row is ``width`` floats (positions × images). ``spread`` has a letter for each map: ``f`` if its rows are full, and
+    A row is ``width`` floats (positions × images). ``spread`` has a letter for each map: ``f`` if its rows are full,
     ``s`` if they have a single position, which is broadcast; rows and channels are broadcast by strides of 0. With
     ``ragged``, a row may end inside a vector, whose other lanes keep their values.
     """
@@ -192,7 +192,9 @@ class Pointwise(Variant):
             down = f.op(f"srem i64 {line.index}, {height}")
             target = f.at(y, f.mul(channel, plane), f.mul(down, row))
             places = [f.at(x, f.mul(channel, x_plane), f.mul(down, x_row)) for x, x_row, x_plane in maps]
-            single = [self._broadcast(f, place) if way == "s" else "" for place, way in zip(places, self.spread, strict=True)]
+            single = [
+                self._broadcast(f, place) if way == "s" else "" for place, way in zip(places, self.spread, strict=True)
+            ]
             with f.row_vectors(width, ragged=self.ragged) as (offset, store):
                 values = [one or f.load(f.kind, f.at(x, offset)) for one, x in zip(single, places, strict=True)]
                 value = ARITHMETIC[self.operation](f.vectors, *values)

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rvsm.runtime.kernels.kernel import Kernel, Variant
+from rvsm.runtime.kernels.kernel import Kernel, Variant, Vectors
 
 Store = Callable[[str, str], None]
+SETS = 4  # of values in turn, for sums over channels
 ENTRY_BYTES = 32  # place in the input, place in the output, positions in the window, and their factor of the divisor
 
 
@@ -80,9 +81,7 @@ class Columns(Variant):
     def _each(self, f: Kernel) -> Iterator[tuple[str, str, Store]]:
         """Loop over vectors of positions; yields where a group begins in both maps, and a function to store there."""
         x, y = f.buffer("x"), f.buffer("y")
-        groups, channels, height, width, row, plane = f.numbers(
-            "groups", "channels", "height", "width", "row", "plane"
-        )
+        groups, channels, height, width, row, plane = f.numbers("groups", "channels", "height", "width", "row", "plane")
         across = f.op(f"sdiv i64 {f.add(width, f.lanes - 1)}, {f.lanes}")
         start, stop = f.share(f.mul(f.mul(groups, height), across))
         with f.loop(start, stop) as item:
@@ -100,6 +99,25 @@ class Columns(Variant):
 
             yield f.at(x, place), f.at(y, place), store
 
+    def _over(self, f: Kernel, initial: list[str], step: Callable[[str, list[str]], list[str]]) -> list[str]:
+        """Return what a step makes of its values over all channels, in several sets: one would wait for itself."""
+        channels, size = f.number("channels"), len(initial)
+        whole = f.mul(f.op(f"sdiv i64 {channels}, {SETS}"), SETS)
+        with f.loop(0, whole, SETS, carry=[(f.kind, value) for value in initial * SETS]) as c:
+            c.after = [
+                value for k in range(SETS) for value in step(f.add(c.index, k), c.values[k * size : (k + 1) * size])
+            ]
+        with f.loop(whole, channels, carry=[(f.kind, value) for value in c.values[:size]]) as rest:
+            rest.after = step(rest.index, rest.values)
+        return [*rest.values, *c.values[size:]]
+
+    @staticmethod
+    def _sum(m: Vectors, values: list[str]) -> str:
+        """Return the sum of an even number of vectors, or of one."""
+        while len(values) > 1:
+            values = [m.add(values[k], values[k + 1]) for k in range(0, len(values), 2)]
+        return values[0]
+
 
 @dataclass(frozen=True)
 class Softmax(Columns):
@@ -115,29 +133,36 @@ class Softmax(Columns):
 
     def _write(self, f: Kernel) -> None:
         m = f.vectors
-        channels, plane = f.numbers("channels", "plane")
+        plane = f.number("plane")
         lowest, zero = m.constant(float("-inf")), m.constant(0.0)
         with self._each(f) as (source, target, store):
-            with f.loop(0, channels, carry=[(f.kind, lowest)]) as c:
-                value = f.load(f.kind, f.at(source, f.mul(c.index, plane)))
-                c.after = [m.where("ogt", value, c.values[0], value, c.values[0])]
-            most = c.values[0]
+
+            def larger(c: str, values: list[str]) -> list[str]:
+                value = f.load(f.kind, f.at(source, f.mul(c, plane)))
+                return [m.where("ogt", value, values[0], value, values[0])]
+
+            most, *others = self._over(f, [lowest], larger)
+            for other in others:
+                most = m.where("ogt", other, most, other, most)
             if self.masked:
                 most = m.where("oeq", most, lowest, zero, most)  # then all powers are zero, but for rounding
-            with f.loop(0, channels, carry=[(f.kind, zero), (f.kind, zero)]) as c:
-                power = m.exp(m.sub(f.load(f.kind, f.at(source, f.mul(c.index, plane))), most))
+
+            def add(c: str, values: list[str]) -> list[str]:
+                power = m.exp(m.sub(f.load(f.kind, f.at(source, f.mul(c, plane))), most))
                 if not self.log:
-                    store(power, f.at(target, f.mul(c.index, plane)))
-                total, lost = c.values
+                    store(power, f.at(target, f.mul(c, plane)))
+                total, lost = values
                 term = m.sub(power, lost)
                 larger = m.add(total, term)
-                c.after = [larger, m.sub(m.sub(larger, total), term)]
-            total = c.values[0]
+                return [larger, m.sub(m.sub(larger, total), term)]
+
+            sums = self._over(f, [zero, zero], add)
+            total = self._sum(m, [m.sub(sums[k], sums[k + 1]) for k in range(0, len(sums), 2)])
             logarithm = m.log(total) if self.log else ""
             factor = m.div(m.constant(1.0), total)
             if self.masked:
                 factor = m.where("olt", total, m.constant(1e-30), zero, factor)
-            with f.loop(0, channels) as c:
+            with f.loop(0, f.number("channels")) as c:
                 here = f.mul(c.index, plane)
                 if self.log:
                     result = m.sub(m.sub(f.load(f.kind, f.at(source, here)), most), logarithm)
@@ -150,7 +175,7 @@ class Softmax(Columns):
 class Normalization(Columns):
     """y = weight · (x − mean) / √(mean of (x − mean)² + epsilon) + bias; the mean is 0 if it is not ``centered``.
 
-    The mean is computed first, since E x² − (E x)² would cancel. Four sums in turn are shorter than one, and more exact.
+    The mean is computed first, since E x² − (E x)² would cancel.
     """
 
     centered: bool
@@ -161,34 +186,22 @@ class Normalization(Columns):
         weights, bias, epsilon = f.pointer("weights"), f.pointer("bias"), f.load("float", f.pointer("epsilon"))
         count = f.op(f"sitofp i64 {channels} to float")
         share = f.splat(f.lanes, f.op(f"fdiv float {f.single(1.0)}, {count}"))
+        zero = m.constant(0.0)
         with self._each(f) as (source, target, store):
-            mean = m.constant(0.0)
-            if self.centered:
-                mean = m.mul(self._sum(f, source, channels, plane, lambda value: value), share)
 
-            def squared(value: str) -> str:
-                centered = m.sub(value, mean)
-                return m.mul(centered, centered)
+            def add(c: str, values: list[str]) -> list[str]:
+                return [m.add(values[0], f.load(f.kind, f.at(source, f.mul(c, plane))))]
 
-            variance = m.mul(self._sum(f, source, channels, plane, squared), share)
+            mean = m.mul(self._sum(m, self._over(f, [zero], add)), share) if self.centered else zero
+
+            def add_square(c: str, values: list[str]) -> list[str]:
+                centered = m.sub(f.load(f.kind, f.at(source, f.mul(c, plane))), mean)
+                return [m.fma(centered, centered, values[0])]
+
+            variance = m.mul(self._sum(m, self._over(f, [zero], add_square)), share)
             factor = m.div(m.constant(1.0), m.sqrt(m.add(variance, f.splat(f.lanes, epsilon))))
             with f.loop(0, channels) as c:
                 here, entry = f.mul(c.index, plane), f.mul(c.index, 4)
                 value = m.mul(m.sub(f.load(f.kind, f.at(source, here)), mean), factor)
                 weight, shift = (f.splat(f.lanes, f.load("float", f.at(table, entry))) for table in (weights, bias))
                 store(m.fma(value, weight, shift), f.at(target, here))
-
-    def _sum(self, f: Kernel, source: str, channels: str, plane: str, term: Callable[[str], str]) -> str:
-        """Return the sum of a term over the channels."""
-        m, zero = f.vectors, f.vectors.constant(0.0)
-        whole = f.op(f"and i64 {channels}, -4")
-        with f.loop(0, whole, 4, carry=[(f.kind, zero)] * 4) as c:
-            c.after = [
-                m.add(c.values[k], term(f.load(f.kind, f.at(source, f.mul(f.add(c.index, k), plane)))))
-                for k in range(4)
-            ]
-        first, second, third, fourth = c.values
-        total = m.add(m.add(first, second), m.add(third, fourth))
-        with f.loop(whole, channels, carry=[(f.kind, total)]) as rest:
-            rest.after = [m.add(rest.values[0], term(f.load(f.kind, f.at(source, f.mul(rest.index, plane)))))]
-        return rest.values[0]

@@ -9,6 +9,8 @@ import numpy as np
 
 from rvsm.runtime.kernels import copies, reductions
 from rvsm.runtime.kernels.contraction import Contraction as Product
+from rvsm.runtime.kernels.jit import LINE
+from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import Concatenation, Flattening
 from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement
@@ -18,8 +20,6 @@ from rvsm.runtime.schedule.packing import Integers, spans
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Scratch, Site, Step
 from rvsm.runtime.schedule.weightless import RULES as WEIGHTLESS
 from rvsm.runtime.schedule.weightless import columns, copy, cost_of_columns, rows
-
-Tensor = Rearrangement | Contraction | Embedding | Concatenation
 
 
 def _shared(o: Rearrangement, source: Buffer, geometry: Geometry) -> int | None:
@@ -39,7 +39,7 @@ def _flatten(site: Site[Flattening]) -> list[Step]:
     return [] if shared else WEIGHTLESS[Flattening].steps(site)
 
 
-def _plain(site: Site[Tensor]) -> tuple[Site[Tensor], list[Step], list[Step]]:
+def _plain(site: Site[Any]) -> tuple[Site[Any], list[Step], list[Step]]:
     """Return the operation on maps without border, with the steps that copy maps to such ones and back."""
     place, before, after = site.scratch, list[Step](), list[Step]()
     buffers = []
@@ -62,7 +62,7 @@ def _without_border(buffer: Buffer, place: int) -> Buffer:
     return Buffer(place, buffer.channels, Geometry(g.height, g.width, 0, 0, g.width, g.unit))
 
 
-def _between(site: Site[Tensor], source: Buffer, target: Buffer) -> Step:
+def _between(site: Site[Any], source: Buffer, target: Buffer) -> Step:
     """Return the step that copies a map to another geometry."""
     x, y = source.geometry, target.geometry
     lines, zeros = np.arange(x.height, dtype=np.int64), np.zeros(x.height, dtype=np.int64)
@@ -73,7 +73,7 @@ def _between(site: Site[Tensor], source: Buffer, target: Buffer) -> Step:
     )  # fmt: skip
 
 
-def _scratch(site: Site[Tensor]) -> Scratch | None:
+def _scratch(site: Site[Any]) -> Scratch | None:
     """Return the memory for maps without border."""
     needed = [_without_border(b, 0).bytes for b in (*site.sources, site.target) if b.geometry.bordered]
     return ("plain", sum(needed)) if needed else None
@@ -93,17 +93,22 @@ def _rearrange(site: Site[Rearrangement]) -> list[Step]:
     return [*before, made, *after]
 
 
-def strided(
+def strided(  # noqa: PLR0917
     site: Site[Any], x: int, y: int, sizes: Sequence[int], x_strides: Sequence[int], y_strides: Sequence[int]
 ) -> Step:  # fmt: skip
     """Return the copy of an array with strides, which are in numbers of one image."""
     unit, lanes = site.target.geometry.unit, site.machine.lanes
     axes = [axis for axis in zip(sizes, x_strides, y_strides, strict=True) if axis[0] > 1] or [(1, 1, 1)]
-    size, right, across = axes[-1]
+    _, right, across = axes[-1]
     inner = "any" if across != 1 or right > 1 else "row" if right == 1 else "single"
     padded = [*[(1, 0, 0)] * (copies.AXES - len(axes)), *axes]
     bytes_of = np.array([axis[1:] for axis in padded], dtype=np.int64) * 4 * unit
-    operands = {"x": x, "y": y, "ranges": _ranges([axis[0] for axis in padded], site.threads), "strides": bytes_of}
+    operands: Operands = {
+        "x": x,
+        "y": y,
+        "ranges": _ranges([axis[0] for axis in padded], site.threads),
+        "strides": bytes_of,
+    }
     note = "vector of images" if unit > 1 else "single numbers" if inner == "any" else f"{lanes} lanes"
     return Step(copies.Strided(lanes, unit, inner), operands, note=note)
 
@@ -146,12 +151,12 @@ def _cost_of_joining(extent: Extent[Concatenation]) -> Cost:
 def _contract(site: Site[Contraction]) -> list[Step]:
     plain, before, after = _plain(site)
     o, unit, lanes = site.operation, site.target.geometry.unit, site.machine.lanes
-    size = (4, 4) if unit > 1 else (6, 4) if site.machine.registers >= 32 else (4, 2)
+    size = (4, 4) if unit > 1 else (6, 4) if site.machine.registers >= 32 else (6, 2)
     if unit == 1:
         size = (size[0], min(size[1], max(1, o.sizes[3] // lanes)))
     bytes_of = 4 * unit
     names = ("a_o", "a_p", "a_m", "a_k", "b_o", "b_p", "b_k")
-    operands = {
+    operands: Operands = {
         "a": plain.sources[0].place + bytes_of * o.a_offset,
         "b": plain.sources[1].place + bytes_of * o.b_offset,
         "y": plain.target.place,
@@ -164,16 +169,17 @@ def _contract(site: Site[Contraction]) -> list[Step]:
 
 
 def _normalize(site: Site[Normalization]) -> list[Step]:
-    o, lanes = site.operation, site.machine.lanes
-    assert site.weights is not None and site.bias is not None
+    o = site.operation
+    assert site.weights is not None
+    assert site.bias is not None
     operands = {
         **columns(site),
         "weights": site.weights.dense(),
         "bias": site.bias,
         "epsilon": np.array([o.epsilon], dtype=np.float32),
     }
-    variant = reductions.Normalization(lanes, ragged=site.target.geometry.unit == 1, centered=o.centered)
-    return [Step(variant, operands, note=f"{lanes} lanes")]
+    variant = reductions.Normalization(LINE, ragged=True, centered=o.centered)
+    return [Step(variant, operands, note=f"{LINE} lanes")]
 
 
 def _fill(site: Site[Constant]) -> list[Step]:
@@ -187,7 +193,7 @@ def _look_up(site: Site[Embedding]) -> list[Step]:
     assert site.weights is not None
     plain, before, after = _plain(site)
     o, unit, y = site.operation, site.target.geometry.unit, plain.target
-    operands = {
+    operands: Operands = {
         "x": plain.sources[0].place,
         "y": y.place,
         "table": site.weights.dense(),
@@ -199,7 +205,7 @@ def _look_up(site: Site[Embedding]) -> list[Step]:
     return [*before, Step(copies.Lookup(site.machine.lanes, unit), operands), *after]
 
 
-def _border_cost(extent: Extent[Tensor]) -> tuple[int, float]:
+def _border_cost(extent: Extent[Any]) -> tuple[int, float]:
     """Return bytes and seconds of copies to maps without border and back, which vectors of images may need."""
     if extent.unit == 1:
         return 0, 0.0

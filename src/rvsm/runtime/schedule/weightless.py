@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.kernels import copies, pointwise, reductions
-from rvsm.runtime.kernels.jit import Machine
+from rvsm.runtime.kernels.jit import LINE, Machine
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling, Softmax
@@ -89,7 +89,9 @@ def _as_rows(buffer: Buffer, lanes: int) -> Buffer:
     """Return a map of a single image with long rows: where nothing is broadcast, its sizes do not matter."""
     channels, height, width = buffer.shape
     if width < 4 * lanes:
-        channels, height, width = (channels, 1, height * width) if height * width >= 4 * lanes else (1, 1, prod(buffer.shape))
+        channels, height, width = (
+            (channels, 1, height * width) if height * width >= 4 * lanes else (1, 1, prod(buffer.shape))
+        )
     return Buffer(buffer.place, channels, Geometry(height, width, 0, 0, width, 1))
 
 
@@ -159,9 +161,9 @@ def columns(site: Site[Softmax] | Site[Normalization]) -> Operands:
 
 
 def _softmax(site: Site[Softmax]) -> list[Step]:
-    o, lanes = site.operation, site.machine.lanes
-    variant = reductions.Softmax(lanes, ragged=site.target.geometry.unit == 1, log=o.log, masked=o.masked)
-    return [Step(variant, columns(site), note=f"{lanes} lanes")]
+    o = site.operation
+    variant = reductions.Softmax(LINE, ragged=True, log=o.log, masked=o.masked)
+    return [Step(variant, columns(site), note=f"{LINE} lanes")]
 
 
 def _cost_of_windows(extent: Extent[Pooling | AdaptivePooling]) -> Cost:
