@@ -66,12 +66,11 @@ class Pair(NamedTuple):
 @pytest.mark.parametrize(
     "pack",
     [
-        lambda a, b: {"logits": a, "hidden": b},
         lambda a, b: (a, (b, a + 1)),
         Pair,
         lambda a, b: {"states": [a, b]},
     ],
-    ids=["dict", "nested", "named", "list"],
+    ids=["nested", "named", "list"],
 )
 def test_results_come_as_the_model_returns_them(pack) -> None:
     class Model(nn.Module):

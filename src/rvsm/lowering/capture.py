@@ -46,6 +46,13 @@ class Captured:
         spec = self.structure
         return spec.type in (tuple, list) and spec.num_leaves == spec.num_children
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the results, if they are entries of a dict, or of an object that is one, as Transformers'."""
+        spec = self.structure
+        flat = isinstance(spec.type, type) and issubclass(spec.type, dict) and spec.num_leaves == spec.num_children
+        return tuple(spec.context) if flat and all(isinstance(key, str) and key for key in spec.context) else ()
+
     def packed(self, results: Sequence[Any]) -> Any:
         """Return results as the model does."""
         return tuple(results) if self.several else tree_unflatten(results, self.structure)
@@ -68,7 +75,7 @@ def capture(model: nn.Module, examples: tuple[Tensor, ...], known: Container[Any
             except Exception:
                 reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
                 raise ValueError(f"torch.export cannot capture {type(model).__name__}: {reason}") from problem
-        if not make_functional(exported.graph, known):
+        if not make_functional(exported.graph, known, exported.graph_signature.user_inputs):
             exported = exported.run_decompositions({})
         return _captured(exported, any_batch)
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from rvsm.example_inputs import example_tuple
 from rvsm.lowering.capture import Captured, capture
 from rvsm.lowering.division import TorchPart, divide, entry
-from rvsm.lowering.draft import Draft
+from rvsm.lowering.draft import Draft, Key
 from rvsm.lowering.fallback import MixedProgram, Step, counted, guard
 from rvsm.lowering.prune import remove_dead_channels
 from rvsm.lowering.simplify import simplify
@@ -62,7 +62,8 @@ def _assembled(
         _shrink(draft)
         steps.append((Program(draft.plan(), threads=threads).prepare(), draft.takes, draft.gives))
     mixed = MixedProgram(captured, steps, examples, threads=threads, unusual=unusual)
-    program = mixed.native or mixed
+    # Objects other than dicts are made of the results by the program around the native one.
+    program = mixed if captured.names and captured.structure.type is not dict else mixed.native or mixed
     mixed.guard = guard(program, model, examples, program.threads)
     return program if mixed.guard is None else mixed
 
@@ -72,7 +73,7 @@ def _unusual(captured: Captured) -> list[str]:
     found = []
     if captured.several and len(captured.outputs) == 1:
         found.append("a tuple of one result")
-    if not (captured.several or captured.structure.is_leaf()):
+    if not (captured.several or captured.names or captured.structure.is_leaf()):
         found.append(f"results in a {captured.structure.type.__name__}")
     if any(node in captured.inputs or node in captured.tensors for node in captured.outputs):
         found.append("a result that is one of its inputs or weights")
@@ -108,7 +109,11 @@ def _in_order(draft: Draft, captured: Captured) -> Draft:
     results = dict(zip(draft.gives, zip(draft.outputs, draft.leaving, strict=True), strict=True))
     outputs, leaving = zip(*(results[node] for node in captured.outputs), strict=True)
     present = [node for node in inputs if node is not None]
-    return Draft(present, draft.nodes, list(outputs), list(captured.inputs), list(captured.outputs), list(leaving))
+    if len(present) > 1:
+        for node, given in zip(present, captured.inputs, strict=True):
+            node.name = given.name
+    takes, gives = list[Key](captured.inputs), list[Key](captured.outputs)
+    return Draft(present, draft.nodes, list(outputs), takes, gives, list(leaving), captured.names)
 
 
 def whole_draft(captured: Captured) -> Draft:

@@ -11,7 +11,7 @@ from torch import fx
 
 from rvsm.lowering.capture import Captured, module_name
 from rvsm.lowering.constants import constants
-from rvsm.lowering.draft import Draft, Node
+from rvsm.lowering.draft import Draft, Key, Node
 from rvsm.lowering.simplify import is_affine
 from rvsm.lowering.translate import Batch, translate, value_sizes
 from rvsm.lowering.values import Value, rearranged
@@ -184,7 +184,7 @@ class _Division:
         """Return a native part; values that others make are its inputs, and what others need leaves it."""
         own = [made for node in nodes for made in self.made[node]]
         inside, entries = set(own), dict[Node, Node]()
-        takes: list[fx.Node | Node] = []
+        takes: list[Key] = []
 
         def inner(source: Node) -> Node:
             if source in inside:
@@ -196,7 +196,7 @@ class _Division:
                 takes.append(self.owner[source] if given else source)
             return entries[source]
 
-        gives: list[fx.Node | Node] = []
+        gives: list[Key] = []
         outputs: list[Node] = []
         leaving: list[tuple[str, tuple[int, ...]]] = []
         made_late: list[Node] = []

@@ -25,7 +25,8 @@ class Node:
     """A value and how it is made; an input has no operation.
 
     ``operation`` names its sources by placeholders; ``sources`` are the nodes. An input has the ``axes`` and ``sizes``
-    of its array, and may hold ``integer`` numbers. ``others`` are the same numbers in other orders, made once.
+    of its array, may hold ``integer`` numbers, and may have a ``name``. ``others`` are the same numbers in other
+    orders, made once.
     """
 
     operation: Operation | None
@@ -36,6 +37,7 @@ class Node:
     bias: Floats | None = None
     sizes: tuple[int, ...] | None = None
     integer: bool = False
+    name: str = ""
     others: dict[Any, "Node"] = field(default_factory=dict)
 
     @property
@@ -56,20 +58,25 @@ class Node:
         return self.bias
 
 
+Key = fx.Node | Node  # of a value: in the captured graph, or one that a native part makes for another
+
+
 @dataclass(eq=False)
 class Draft:
     """Nodes in an order in which each comes after its sources; what is not needed for the outputs may be among them.
 
     ``takes`` and ``gives`` are the values that the inputs and outputs stand for: those of the captured graph, or nodes
-    of other drafts. ``leaving`` are the axes and sizes of the arrays in which the outputs leave.
+    of other drafts. ``leaving`` are the axes and sizes of the arrays in which the outputs leave, and ``names`` their
+    names, if they have any.
     """
 
     inputs: list[Node]
     nodes: list[Node]
     outputs: list[Node]
-    takes: list[fx.Node | Node]
-    gives: list[fx.Node | Node]
+    takes: list[Key]
+    gives: list[Key]
     leaving: list[tuple[str, tuple[int, ...]]]
+    names: tuple[str, ...] = ()
 
     def uses(self) -> dict[Node, list[Node]]:
         """Return, for each node, the nodes that take it, once for each time."""
@@ -105,10 +112,12 @@ class Draft:
         operations = [operation.taking(sources) for operation, sources in numbered if operation is not None]
         weights = {k: Weights.of(node.weights) for k, node in enumerate(self.nodes) if node.weights is not None}
         biases = {k: node.bias.copy() for k, node in enumerate(self.nodes) if node.bias is not None}
-        left = zip(self.outputs, self.leaving, strict=True)
-        outputs = [Output(number[node], axes, _unusual(node.shape, axes, sizes)) for node, (axes, sizes) in left]
+        left = zip(self.outputs, self.leaving, self.names or [""] * len(self.outputs), strict=True)
+        outputs = [
+            Output(number[node], axes, _unusual(node.shape, axes, sizes), name) for node, (axes, sizes), name in left
+        ]
         shapes, axes = [node.shape for node in self.inputs], [node.axes for node in self.inputs]
-        arrays = [Array(_unusual(node.shape, node.axes, node.sizes), node.integer) for node in self.inputs]
+        arrays = [Array(_unusual(node.shape, node.axes, node.sizes), node.integer, node.name) for node in self.inputs]
         return Plan(
             tuple(shapes), tuple(operations), tuple(outputs), weights, biases, tuple(axes), arrays=tuple(arrays)
         )

@@ -17,16 +17,15 @@ from torch.utils._pytree import tree_leaves
 from rvsm.example_inputs import repeated
 from rvsm.lowering.capture import Captured
 from rvsm.lowering.division import Outside, TorchPart
-from rvsm.lowering.draft import Node
+from rvsm.lowering.draft import Key
 from rvsm.runtime.execute.explanation import Explanation, Row
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.kernels.jit import machine
-from rvsm.runtime.plan.axes import batch_size
+from rvsm.runtime.plan.axes import batch_size, in_order
 from rvsm.runtime.schedule.step import least_seconds
 from rvsm.threads import torch_threads
 
-Key = fx.Node | Node  # of a value: in the graph, or one that a native part makes for another
 Step = tuple[Program, list[Key], list[Key]] | TorchPart
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
@@ -80,9 +79,10 @@ class MixedProgram:
             f" {', '.join(self.outside)}; compile the network again where it is needed"
         )
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Return the network's output in its own structure, as torch tensors if the inputs are."""
         captured = self._captured
+        inputs = tuple(in_order(inputs, named, [node.name for node in captured.inputs]))
         if len(inputs) != len(captured.inputs):
             raise ValueError(f"the network takes {len(captured.inputs)} inputs but {len(inputs)} are given")
         tensors = []
@@ -161,7 +161,8 @@ def _perform(step: Step, values: dict[Key, Any], *, alone: bool) -> None:
     else:
         program, sources, targets = step
         results = program.run([values[source] for source in sources], alone=alone)
-        values.update(zip(targets, results if len(targets) > 1 else (results,), strict=True))
+        several = tuple(results.values()) if isinstance(results, dict) else results if len(targets) > 1 else (results,)
+        values.update(zip(targets, several, strict=True))
 
 
 def _row(part: TorchPart, seconds: float) -> Row:

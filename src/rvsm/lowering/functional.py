@@ -20,9 +20,13 @@ _NEW = {
 """Operations whose result shares no memory with their arguments, unlike that of a view, or of dropout in eval mode."""
 
 
-def make_functional(graph: fx.Graph, known: Container[Any]) -> bool:
-    """Replace operations in place; return False if this cannot be done, or if an operation is not ``known``."""
+def make_functional(graph: fx.Graph, known: Container[Any], inputs: Container[Any]) -> bool:
+    """Replace operations in place; return False if this cannot be done, or if an operation is not ``known``.
+
+    Operations that do not depend on the ``inputs``, but on their sizes at most, need not be known.
+    """
     calls = [node for node in graph.nodes if node.op == "call_function"]
+    dependent = _dependent(graph, inputs)
     new: set[fx.Node] = set()
     for node in calls:
         if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
@@ -31,10 +35,21 @@ def make_functional(graph: fx.Graph, known: Container[Any]) -> bool:
             new.add(node)
         elif node.target in _NEW:
             new.add(node)
-    if not all(node.target in known and not _updates_statistics(node) for node in calls):
+    if not all((node.target in known and not _updates_statistics(node)) or node not in dependent for node in calls):
         return False
     graph.eliminate_dead_code()  # such as the indices of a pooling, which nothing reads
     return True
+
+
+def _dependent(graph: fx.Graph, inputs: Container[Any]) -> set[fx.Node]:
+    """Return the nodes whose values depend on the numbers in the inputs."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        given = node.op == "placeholder" and node.name in inputs
+        computed = isinstance(node.meta.get("val"), Tensor | tuple | list) or node.op != "call_function"
+        if given or (computed and any(source in found for source in node.all_input_nodes)):
+            found.add(node)
+    return found
 
 
 def _replace(node: fx.Node, new: Container[fx.Node]) -> bool:

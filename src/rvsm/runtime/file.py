@@ -59,7 +59,7 @@ def _version(plan: Plan) -> int:
     """Return the lowest version of the format that has everything in the plan."""
     shapes = [[plan.shapes[value] for value in operation.sources()] for operation in plan.operations]
     needed = [operation.version(given) for operation, given in zip(plan.operations, shapes, strict=True)]
-    plain = all(array == Array() for array in plan.arrays) and all(output.sizes is None for output in plan.outputs)
+    plain = all(array == Array() for array in plan.arrays) and all(o.sizes is None and not o.name for o in plan.outputs)
     return max([Operation.since if plain else 4, *needed])
 
 
@@ -84,16 +84,21 @@ def graph_of(plan: Plan) -> dict[str, Any]:
     ends = zip(plan.inputs, plan.axes, plan.arrays, strict=True)
     return {
         "inputs": [
-            {"shape": list(shape), "form": axes, **_sizes(array.sizes), **({"integer": True} if array.integer else {})}
+            {"shape": list(shape), "form": axes, **_given(sizes=array.sizes, integer=array.integer, name=array.name)}
             for shape, axes, array in ends
         ],
         "operations": [_described(operation) for operation in plan.operations],
-        "outputs": [{"value": output.value, "form": output.axes, **_sizes(output.sizes)} for output in plan.outputs],
+        "outputs": [
+            {"value": output.value, "form": output.axes, **_given(sizes=output.sizes, name=output.name)}
+            for output in plan.outputs
+        ],
     }
 
 
-def _sizes(sizes: tuple[int, ...] | None) -> dict[str, list[int]]:
-    return {} if sizes is None else {"sizes": list(sizes)}
+def _given(**properties: Any) -> dict[str, Any]:
+    """Return the properties that are not empty, as JSON data; no sizes at all are sizes, too."""
+    kept = {key: value for key, value in properties.items() if value or value == ()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in kept.items()}
 
 
 def plan_of(data: object) -> Plan:
@@ -103,23 +108,24 @@ def plan_of(data: object) -> Plan:
         raise ValueError("the parts of the graph must be lists")
     if len(graph["operations"]) > MAX_OPERATIONS or max(len(graph["inputs"]), len(graph["outputs"])) > MAX_ENDS:
         raise ValueError("the graph has too many parts")
-    inputs = [_table(item, {"shape", "form"}, "an input", {"sizes", "integer"}) for item in graph["inputs"]]
-    outputs = [_table(item, {"value", "form"}, "an output", {"sizes"}) for item in graph["outputs"]]
+    inputs = [_table(item, {"shape", "form"}, "an input", {"sizes", "integer", "name"}) for item in graph["inputs"]]
+    outputs = [_table(item, {"value", "form"}, "an output", {"sizes", "name"}) for item in graph["outputs"]]
     return Plan(
         tuple(_shape(item["shape"]) for item in inputs),
         tuple(_operation(item) for item in graph["operations"]),
-        tuple(Output(_integer(item["value"], "value"), item["form"], _dimensions(item)) for item in outputs),
+        tuple(Output(_integer(item["value"], "value"), item["form"], *_named(item)) for item in outputs),
         {},
         {},
         tuple(item["form"] for item in inputs),
         complete=False,
-        arrays=tuple(Array(_dimensions(item), _field(item.get("integer", False), bool, "integer")) for item in inputs),
+        arrays=tuple(Array(_named(item)[0], item.get("integer") is True, _named(item)[1]) for item in inputs),
     )
 
 
-def _dimensions(item: dict[str, Any]) -> tuple[int, ...] | None:
-    """Return the sizes of an array, if they are given."""
-    return _field(item["sizes"], tuple[int, ...], "sizes") if "sizes" in item else None
+def _named(item: dict[str, Any]) -> tuple[tuple[int, ...] | None, str]:
+    """Return the sizes of an array and its name, if they are given."""
+    sizes = _field(item["sizes"], tuple[int, ...], "sizes") if "sizes" in item else None
+    return sizes, _field(item.get("name", ""), str, "name")
 
 
 def _graph(metadata: dict[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.file import decode, encode, write
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.locks import Lock
-from rvsm.runtime.plan.axes import batch_array, batch_size, like
+from rvsm.runtime.plan.axes import batch_array, batch_size, in_order, like
 from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
@@ -46,9 +46,12 @@ class Program:
         self._stages: dict[str, Stage] = {}
         self._tail_limit = 0  # up to this many images, one by one is faster than a partly filled vector
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Return the network's output (a tuple if it has several), as torch tensors if the inputs are."""
-        return self.run(inputs)
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Return the network's output (a tuple if it has several), as torch tensors if the inputs are.
+
+        Several inputs can be given by name. Results that have names are returned as a dict.
+        """
+        return self.run(in_order(inputs, named, [array.name for array in self.plan.arrays]))
 
     def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
         """Return the outputs for these inputs; with ``alone``, on the calling thread only, as timed by ``explain``."""
@@ -59,6 +62,8 @@ class Program:
             raise ValueError(f"the network takes {len(plan.inputs)} inputs but {len(inputs)} are given")
         outputs = self._compute(checked, batch_size(checked), alone=alone)
         results = tuple(like(output, inputs[0]) for output in outputs)
+        if plan.outputs[0].name:
+            return dict(zip((output.name for output in plan.outputs), results, strict=True))
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:

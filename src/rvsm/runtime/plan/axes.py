@@ -6,7 +6,7 @@ have them. Inside a program all values are maps; axes only matter for inputs and
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -75,6 +75,20 @@ def batch_array(x: Any, expected: tuple[int, ...], *, integer: bool = False) -> 
 
 def _floats(x: Any) -> Any:
     return x.detach().cpu().float().numpy()
+
+
+def in_order(inputs: Sequence[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    """Return inputs in the order of their names, of which the first may be given without.
+
+    >>> in_order([1], {"c": 3, "b": 2}, ["a", "b", "c"])
+    [1, 2, 3]
+    """
+    wanted = [name for name in names[len(inputs) :] if name]
+    if named and set(named) != set(wanted):
+        raise TypeError(
+            f"the inputs {', '.join(wanted) or 'without names'} are expected but {', '.join(named)} are given"
+        )
+    return [*inputs, *(named[name] for name in wanted if named)]
 
 
 def batch_size(inputs: Sequence[Any]) -> int:

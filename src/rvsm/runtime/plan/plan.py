@@ -70,19 +70,27 @@ class Weights:
 
 @dataclass(frozen=True)
 class Output:
-    """A result: the number of its value, and the axes of the returned array; ``sizes`` if it has other sizes."""
+    """A result: the number of its value, and the axes of the returned array; ``sizes`` if it has other sizes.
+
+    If results have names, they are returned as a dict.
+    """
 
     value: int
     axes: str = MAP
     sizes: tuple[int, ...] | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
 class Array:
-    """What else is known about the array of an input: its ``sizes`` for one image, and whether it has integers."""
+    """What else is known about the array of an input: its ``sizes`` for one image, if they do not follow from its axes.
+
+    An ``integer`` array has integers or truth values. With a ``name``, it can be given as a keyword.
+    """
 
     sizes: tuple[int, ...] | None = None
     integer: bool = False
+    name: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +126,9 @@ class Plan:
         if len(self.operations) > MAX_OPERATIONS:
             raise ValueError(f"a plan may have at most {MAX_OPERATIONS} operations but has {len(self.operations)}")
         shapes = list(self.inputs)
+        for names in ([array.name for array in self.arrays], [output.name for output in self.outputs]):
+            if any(names) and ("" in names or len(set(names)) < len(names)):
+                raise ValueError(f"names must be given for all inputs or outputs, and differ, but are {names!r:.80}")
         for shape, axes, array in zip(self.inputs, self.axes, self.arrays, strict=True):
             check_shape(shape, "an input")
             check_axes(axes, shape, "an input", array.sizes)
