@@ -28,6 +28,7 @@ from rvsm.runtime.plan.operations import (
     Softmax,
 )
 from rvsm.runtime.plan.plan import Output, Plan, Weights
+from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit, check
 from rvsm.runtime.schedule.scheduler import costs, schedule
@@ -151,7 +152,26 @@ def test_kernels_are_counted(tmp_path: Path) -> None:
         Program(plan, threads=1).prepare()
 
 
+def tensors() -> Plan:
+    operations = (
+        Embedding(name="table", source=0, rows=5000, features=64),
+        Rearrangement(name="turned", source=1, sizes=(100, 64), strides=(1, 100), result=(100, 1, 64)),
+        Contraction(
+            name="product", a=1, b=2, sizes=(1, 1, 64, 64, 100), a_strides=(0, 0, 100, 1), b_strides=(0, 0, 64)
+        ),
+        Normalization(name="norm", source=3, epsilon=1e-5),
+        Constant(name="constant", result=(64, 1, 64)),
+        Concatenation(name="both", parts=(4, 5), groups=4),
+        Convolution(name="border", source=6, channels=1, kernel=(1, 3), padding=(0, 1)),
+    )  # fmt: skip
+    shapes = {0: (5000, 64), 3: (64,), 4: (64, 1, 64), 6: (1, 128, 1, 3)}
+    weights = {k: Weights.of(np.ones(shape, dtype=np.float32)) for k, shape in shapes.items()}
+    biases = {k: np.zeros({3: 64, 6: 1}.get(k, 0), dtype=np.float32) for k in shapes}
+    return Plan(((1, 10, 10),), operations, (Output(7),), weights, biases)
+
+
 PLANS = {
+    "tensors": tensors,
     "sparse": lambda: convolution((32, 40, 40), (3, 3), density=0.05, channels=64, padding=(1, 1)),
     "half": lambda: convolution((32, 17, 23), (3, 3), density=0.5, channels=30, padding=(1, 1)),
     "hardly sparse": lambda: convolution((64, 9, 9), (3, 3), density=0.85, channels=64),

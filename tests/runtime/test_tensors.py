@@ -1,7 +1,10 @@
 """Operations on maps as tensors with strides, against PyTorch: alone, and beside convolutions that need a border."""
 
+import copy
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+import rvsm.runtime
+from rvsm.runtime import file
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.plan.operation import Operation
-from rvsm.runtime.plan.operations import Convolution, Pointwise, Softmax
+from rvsm.runtime.plan.operations import Concatenation, Convolution, Pointwise, Softmax
 from rvsm.runtime.plan.plan import Array, Output, Plan, Weights
 from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement
+from rvsm.runtime.schedule.limits import Limit
 
 
 def play(
@@ -172,8 +178,6 @@ def test_constants(batch: int, tmp_path: Path) -> None:
     plan = Plan(((3, 4, 21),), operations, (Output(2),), stored, {0: np.zeros(0, dtype=np.float32)})
     program = Program(plan, threads=2)
     program.save(tmp_path / "model.rvsm")
-    import rvsm.runtime
-
     x = torch.randn(batch, 3, 4, 21)
     for each in (program, rvsm.runtime.load(tmp_path / "model.rvsm")):
         torch.testing.assert_close(each(x), x + values)
@@ -218,3 +222,88 @@ def test_what_is_wrong_is_said(name: str) -> None:
     build, message = WRONG[name]
     with pytest.raises(ValueError, match=message):
         Plan(((2, 3, 4),), (build(),), (Output(1),), {}, {}, complete=False)
+
+
+def everything() -> Plan:
+    """A plan with each of these operations."""
+    operations = (
+        Embedding(name="e", source=0, rows=11, features=6),
+        Rearrangement(name="r", source=1, offset=1, sizes=(2, 5, 2), strides=(3, 6, 0), result=(5, 2, 2)),
+        Contraction(
+            name="c", a=1, b=2, sizes=(1, 2, 3, 4, 2), a_strides=(0, 3, 1, 6), b_strides=(0, 2, 8), a_offset=2,
+            scale=2.0,
+        ),
+        Normalization(name="n", source=3, groups=3, epsilon=1e-5),
+        Constant(name="k", result=(6, 1, 4)),
+        Pointwise(name="p", operation="choose", a=4, b=5, c=4),
+        Concatenation(name="j", parts=(4, 6), groups=2),
+        Softmax(name="s", source=7, groups=4, masked=True),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    shapes = {0: (11, 6), 3: (2,), 4: (6, 1, 4)}
+    weights = {k: Weights.of(rng.standard_normal(shape).astype(np.float32)) for k, shape in shapes.items()}
+    biases = {k: np.zeros(2 if k == 3 else 0, dtype=np.float32) for k in shapes}
+    outputs = (Output(8, sizes=(2, 6, 4), name="out"), Output(2, name="other"))
+    return Plan(((1, 2, 5),), operations, outputs, weights, biases, arrays=(Array((10,), True, "words"),))
+
+
+def test_any_number_changed_is_refused_or_runs() -> None:
+    """Change every leaf of the graph to many values: only ValueError may come, and what is accepted is harmless."""
+    plan, accepted = everything(), 0
+    graph = file.graph_of(plan)
+    x = np.zeros((17, 10), dtype=np.int64)
+    for path in leaves(graph):
+        for value in (
+            0,
+            -1,
+            1,
+            2,
+            3,
+            5,
+            7,
+            12,
+            1 << 15,
+            1 << 31,
+            1.5,
+            True,
+            None,
+            "x",
+            "div",
+            [],
+            [1, 2],
+            float("nan"),
+        ):
+            changed = copy.deepcopy(graph)
+            inner: Any = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+            try:
+                again = replace(file.plan_of(changed), weights=plan.weights, biases=plan.biases, complete=True)
+                program = Program(again, threads=1, limit=Limit(memory=1 << 28, seconds=1.0))
+                program(x.reshape(17, *again.input_sizes()[0]))
+            except (ValueError, IndexError):
+                continue
+            accepted += 1
+    assert accepted > 50  # offsets and strides that stay inside
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(data, dict | list):
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+        return [leaf for key, value in items for leaf in leaves(value, (*path, key))]
+    return [path]
+
+
+def test_a_file_with_everything_survives(tmp_path: Path) -> None:
+    program = Program(everything(), threads=1)
+    program.save(tmp_path / "model.rvsm")
+    again = file.read(tmp_path / "model.rvsm")
+    assert (again.operations, again.arrays, again.outputs) == (
+        program.plan.operations, program.plan.arrays, program.plan.outputs
+    )  # fmt: skip
+    x = np.arange(170).reshape(17, 10) % 11
+    for key, value in Program(again, threads=2)(words=x).items():
+        np.testing.assert_allclose(value, program(x)[key], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="names must be given for all"):
+        replace(again, outputs=(Output(1, name="a"), Output(1, name="a")))
