@@ -14,7 +14,6 @@ from rvsm.groups import Block
 from rvsm.models import fill
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
-from rvsm.runtime.plan.axes import sizes_of
 from rvsm.timing import Profile
 
 
@@ -142,7 +141,7 @@ def bench(
                 f"{source} is a packed file: name the network to compare it with: --against module:callable"
             )
         program = load(source, threads=threads or torch.get_num_threads())
-        known = sizes_of(program.plan.axes[0], program.plan.inputs[0])
+        known = program.plan.input_sizes()[0]
         model, example = model_of(against, weights=weights, shape=shape or known, allow_import=allow_import)
     else:
         if against is not None:
