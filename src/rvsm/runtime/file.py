@@ -1,7 +1,8 @@
 """The file of a network, ``.rvsm``: a safetensors container with bit masks, non-zero values and biases.
 
 The graph is JSON in the metadata. It contains no addresses: the loader computes everything that indexes memory, from
-shapes, and from strides within the numbers of a map. Everything is checked; a file that is damaged, malicious or from a newer version raises a ValueError.
+shapes, and from strides within the numbers of a map. Everything is checked; a file that is damaged, malicious or from a
+newer version raises a ValueError.
 """
 
 import json
