@@ -100,9 +100,12 @@ def test_products_of_matrices(batch: int, m: int, n: int, k: int, bordered: bool
 
 @pytest.mark.parametrize("batch", [1, 17])
 @pytest.mark.parametrize("centered", [True, False])
-@pytest.mark.parametrize(("groups", "channels", "width"), [(1, 37, 19), (3, 8, 5), (2, 1, 16), (4, 50, 1)])
-def test_norms(batch: int, centered: bool, groups: int, channels: int, width: int) -> None:
-    x = 3 * torch.randn(batch, groups, channels, 2, width) + 20
+@pytest.mark.parametrize(
+    ("groups", "channels", "rows", "width"),
+    [(1, 37, 2, 19), (3, 8, 2, 5), (2, 1, 1, 16), (4, 50, 2, 1), (4, 50, 1, 1), (2, 300, 1, 1), (3, 64, 1, 1)],
+)
+def test_norms(batch: int, centered: bool, groups: int, channels: int, rows: int, width: int) -> None:  # noqa: PLR0917
+    x = 3 * torch.randn(batch, groups, channels, rows, width) + 20
     weight, bias = torch.randn(channels), torch.randn(channels)
     y = x.double().movedim(2, -1)
     wide = (weight.double(), bias.double())
@@ -110,19 +113,20 @@ def test_norms(batch: int, centered: bool, groups: int, channels: int, width: in
         expected = functional.layer_norm(y, (channels,), *wide, 1e-5)
     else:
         expected = functional.rms_norm(y, (channels,), wide[0], 1e-5) + wide[1]
-    expected = expected.movedim(-1, 2).reshape(batch, -1, 2, width).float()
+    expected = expected.movedim(-1, 2).reshape(batch, -1, rows, width).float()
     o = Normalization(name="n", source=0, groups=groups, epsilon=1e-5, centered=centered)
-    result = play(o, x.reshape(batch, -1, 2, width), weights=weight, bias=bias, threads=2)
+    result = play(o, x.reshape(batch, -1, rows, width), weights=weight, bias=bias, threads=2)
     torch.testing.assert_close(result, expected, rtol=2e-6, atol=1e-5)  # of numbers near 20, which float32 rounds
 
 
 @pytest.mark.parametrize("batch", [1, 17])
-def test_softmax_of_groups_of_which_some_are_masked(batch: int) -> None:
-    x = 5 * torch.randn(batch, 3, 7, 1, 19)
-    x[:, 1, :, :, 4] = -torch.inf
+@pytest.mark.parametrize(("channels", "width"), [(7, 19), (70, 1), (7, 1), (200, 1)])
+def test_softmax_of_groups_of_which_some_are_masked(batch: int, channels: int, width: int) -> None:
+    x = 5 * torch.randn(batch, 3, channels, 1, width)
+    x[:, 1, :, :, width // 2] = -torch.inf
     x[:, 2, 3:] = -torch.inf
-    expected = functional.softmax(x.double(), 2).nan_to_num(0.0).float().reshape(batch, 21, 1, 19)
-    result = play(Softmax(name="s", source=0, groups=3, masked=True), x.reshape(batch, 21, 1, 19), threads=2)
+    expected = functional.softmax(x.double(), 2).nan_to_num(0.0).float().reshape(batch, -1, 1, width)
+    result = play(Softmax(name="s", source=0, groups=3, masked=True), x.reshape(expected.shape), threads=2)
     torch.testing.assert_close(result, expected, rtol=1e-6, atol=1e-6)
 
 

@@ -43,15 +43,19 @@ class Captured:
     @property
     def several(self) -> bool:
         """Whether the results are a flat tuple or list, which a program returns as a tuple."""
-        spec = self.structure
-        return spec.type in (tuple, list) and spec.num_leaves == spec.num_children
+        return self.structure.type in (tuple, list) and self._flat
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the results, if they are entries of a dict, or of an object that is one, as Transformers'."""
         spec = self.structure
-        flat = isinstance(spec.type, type) and issubclass(spec.type, dict) and spec.num_leaves == spec.num_children
-        return tuple(spec.context) if flat and all(isinstance(key, str) and key for key in spec.context) else ()
+        is_dict = isinstance(spec.type, type) and issubclass(spec.type, dict) and self._flat
+        return tuple(spec.context) if is_dict and all(isinstance(key, str) and key for key in spec.context) else ()
+
+    @property
+    def _flat(self) -> bool:
+        """Whether the results are not in structures inside of others."""
+        return all(child.is_leaf() for child in self.structure.children())
 
     def packed(self, results: Sequence[Any]) -> Any:
         """Return results as the model does."""

@@ -20,8 +20,7 @@ from rvsm.runtime.plan.tensors import Normalization
 def _grouped(x: Value, dims: Sequence[int]) -> tuple[Value, int]:
     """Return a value with some dimensions as the channels of each of several groups, and the number of groups.
 
-    Nothing moves if these dimensions lie together in memory, unless they lie innermost: then nothing would be left for
-    the vectors of a single image.
+    Nothing moves if these dimensions lie together in memory.
     """
     view = x.view
     chosen = [key for d in dims for key in view.keys if key[0] == d]
@@ -29,7 +28,7 @@ def _grouped(x: Value, dims: Sequence[int]) -> tuple[Value, int]:
     start = order.index(chosen[0]) if chosen else 0
     count, inner = (prod(view.axis(key).size for key in keys) for keys in (chosen, order[start + len(chosen) :]))
     groups = prod(view.axis(key).size for key in order[:start])
-    if x.whole and order[start : start + len(chosen)] == chosen and (inner > 1 or groups == 1):
+    if x.whole and order[start : start + len(chosen)] == chosen:
         shape = (groups * count, 1, inner)
         if groups == 1 and x.node.shape[0] == count:
             shape = x.node.shape

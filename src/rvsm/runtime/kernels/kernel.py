@@ -185,6 +185,11 @@ class Vectors:
         """Return √a."""
         return self.f.op(f"call {self.kind} @llvm.sqrt.v{self.lanes}f32({self.kind} {a})")
 
+    def rotated(self, a: str, shift: int) -> str:
+        """Return the lanes of a moved by ``shift``; those at the end begin again at the front."""
+        lanes = ", ".join(f"i32 {(k + shift) % self.lanes}" for k in range(self.lanes))
+        return self.f.op(f"shufflevector {self.kind} {a}, {self.kind} poison, {self.integers} <{lanes}>")
+
     def where(self, comparison: str, a: str, b: str, yes: str, no: str) -> str:
         """Return, lane by lane, ``yes`` where the comparison of a and b (``olt``, …) holds, otherwise ``no``."""
         mask = self.f.op(f"fcmp {comparison} {self.kind} {a}, {b}")

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 from rvsm.runtime.kernels.kernel import Kernel, Variant, Vectors
 
-Store = Callable[[str, str], None]
 SETS = 4  # of values in turn, for sums over channels
 ENTRY_BYTES = 32  # place in the input, place in the output, positions in the window, and their factor of the divisor
 
@@ -65,58 +65,93 @@ class Pooling(Variant):
         return f.op(f"select {bits} {f.op(f'or {bits} {larger}, {missing}')}, {value} {new}, {value} {old}")
 
 
+class Entry(NamedTuple):
+    """A vector of the input with its place, and functions: to store a vector, and to load a number for each channel."""
+
+    value: str
+    place: str
+    store: Callable[[str, str], None]
+    coefficient: Callable[[str], str]
+
+
 @dataclass(frozen=True)
 class Columns(Variant):
-    """What is computed from all channels of a group, at every position; vectors run over images, or over positions.
+    """What is computed from all channels of a group, at every position.
 
-    A ``ragged`` row may end inside a vector. Threads share the vectors of all rows and groups.
+    Vectors run over images, or over positions, of which a row may end inside a vector; threads share the vectors of
+    all rows and groups. If there is only one position, vectors run ``along`` the channels.
     """
 
     operands: ClassVar[tuple[str, ...]] = (
         "x", "y", "groups", "channels", "height", "width", "row", "plane", "weights", "bias", "epsilon",
     )  # fmt: skip
-    ragged: bool
+    along: bool
 
     @contextmanager
-    def _each(self, f: Kernel) -> Iterator[tuple[str, str, Store]]:
-        """Loop over vectors of positions; yields where a group begins in both maps, and a function to store there."""
+    def _each(self, f: Kernel) -> Iterator[tuple[str, str, str]]:
+        """Loop over groups and vectors of positions; yields where a group begins in both maps, and the mask."""
         x, y = f.buffer("x"), f.buffer("y")
         groups, channels, height, width, row, plane = f.numbers("groups", "channels", "height", "width", "row", "plane")
-        across = f.op(f"sdiv i64 {f.add(width, f.lanes - 1)}, {f.lanes}")
+        across = "1" if self.along else f.op(f"sdiv i64 {f.add(width, f.lanes - 1)}, {f.lanes}")
         start, stop = f.share(f.mul(f.mul(groups, height), across))
         with f.loop(start, stop) as item:
             column = f.mul(f.op(f"srem i64 {item.index}, {across}"), f.lanes)
             above = f.op(f"sdiv i64 {item.index}, {across}")
             line, group = f.op(f"srem i64 {above}, {height}"), f.op(f"sdiv i64 {above}, {height}")
             place = f.add(f.mul(f.mul(group, channels), plane), f.add(f.mul(line, row), f.mul(column, 4)))
-            mask = f.first_lanes(f.op(f"sub i64 {width}, {column}")) if self.ragged else ""
+            yield f.at(x, place), f.at(y, place), f.first_lanes(f.op(f"sub i64 {width}, {column}"))
 
-            def store(value: str, pointer: str) -> None:
-                if self.ragged:
-                    f.masked_store(value, pointer, mask)
-                else:
-                    f.store(f.kind, value, pointer)
+    def _over(  # noqa: PLR0917
+        self, f: Kernel, source: str, mask: str, initial: list[str], neutral: str,
+        step: Callable[[Entry, list[str]], list[str]],
+    ) -> list[list[str]]:  # fmt: skip
+        """Return what a step makes of its values over all channels: several sets, since one would wait for itself.
 
-            yield f.at(x, place), f.at(y, place), store
+        ``neutral`` stands for channels beyond the last one.
+        """
+        channels, plane = f.numbers("channels", "plane")
+        width = f.lanes if self.along else 1
 
-    def _over(self, f: Kernel, initial: list[str], step: Callable[[str, list[str]], list[str]]) -> list[str]:
-        """Return what a step makes of its values over all channels, in several sets: one would wait for itself."""
-        channels, size = f.number("channels"), len(initial)
-        whole = f.mul(f.op(f"sdiv i64 {channels}, {SETS}"), SETS)
-        with f.loop(0, whole, SETS, carry=[(f.kind, value) for value in initial * SETS]) as c:
-            c.after = [
-                value for k in range(SETS) for value in step(f.add(c.index, k), c.values[k * size : (k + 1) * size])
-            ]
-        with f.loop(whole, channels, carry=[(f.kind, value) for value in c.values[:size]]) as rest:
-            rest.after = step(rest.index, rest.values)
-        return [*rest.values, *c.values[size:]]
+        def entry(c: str, inside: str) -> Entry:
+            place = f.mul(c, 4 if self.along else plane)
+            if not self.along:
+                value = f.load(f.kind, f.at(source, place))
+                return Entry(
+                    value, place, lambda v, at: f.masked_store(v, at, mask),
+                    lambda table: f.splat(f.lanes, f.load("float", f.at(table, f.mul(c, 4)))),
+                )  # fmt: skip
+            if not inside:
+                value = f.load(f.kind, f.at(source, place))
+                return Entry(
+                    value, place, lambda v, at: f.store(f.kind, v, at), lambda table: f.load(f.kind, f.at(table, place))
+                )
+            loaded = f.masked_load(f.at(source, place), inside)
+            value = f.op(f"select <{f.lanes} x i1> {inside}, {f.kind} {loaded}, {f.kind} {neutral}")
+            return Entry(
+                value, place, lambda v, at: f.masked_store(v, at, inside),
+                lambda table: f.masked_load(f.at(table, place), inside),
+            )  # fmt: skip
 
-    @staticmethod
-    def _sum(m: Vectors, values: list[str]) -> str:
-        """Return the sum of an even number of vectors, or of one."""
-        while len(values) > 1:
-            values = [m.add(values[k], values[k + 1]) for k in range(0, len(values), 2)]
-        return values[0]
+        size, stride = len(initial), SETS * width
+        whole = f.mul(f.op(f"sdiv i64 {channels}, {stride}"), stride)
+        with f.loop(0, whole, stride, carry=[(f.kind, value) for value in initial * SETS]) as c:
+            sets = [c.values[k * size : (k + 1) * size] for k in range(SETS)]
+            c.after = [v for k in range(SETS) for v in step(entry(f.add(c.index, k * width), ""), sets[k])]
+        with f.loop(whole, channels, width, carry=[(f.kind, value) for value in c.values[:size]]) as rest:
+            inside = f.first_lanes(f.op(f"sub i64 {channels}, {rest.index}")) if self.along else ""
+            rest.after = step(entry(rest.index, inside), rest.values)
+        return [rest.values, *(c.values[k * size : (k + 1) * size] for k in range(1, SETS))]
+
+    def _all(self, m: Vectors, values: list[str], join: Callable[[str, str], str]) -> str:
+        """Return several vectors joined to one; along the channels, all lanes of it, too."""
+        result = values[0]
+        for value in values[1:]:
+            result = join(result, value)
+        shift = m.lanes // 2 if self.along else 0
+        while shift:
+            result = join(result, m.rotated(result, shift))
+            shift //= 2
+        return result
 
 
 @dataclass(frozen=True)
@@ -133,42 +168,40 @@ class Softmax(Columns):
 
     def _write(self, f: Kernel) -> None:
         m = f.vectors
-        plane = f.number("plane")
         lowest, zero = m.constant(float("-inf")), m.constant(0.0)
-        with self._each(f) as (source, target, store):
 
-            def larger(c: str, values: list[str]) -> list[str]:
-                value = f.load(f.kind, f.at(source, f.mul(c, plane)))
-                return [m.where("ogt", value, values[0], value, values[0])]
+        def larger(a: str, b: str) -> str:
+            return m.where("ogt", b, a, b, a)
 
-            most, *others = self._over(f, [lowest], larger)
-            for other in others:
-                most = m.where("ogt", other, most, other, most)
+        with self._each(f) as (source, target, mask):
+            over = partial(self._over, f, mask=mask, neutral=lowest)
+            highest = over(source, initial=[lowest], step=lambda x, values: [larger(values[0], x.value)])
+            most = self._all(m, [values[0] for values in highest], larger)
             if self.masked:
                 most = m.where("oeq", most, lowest, zero, most)  # then all powers are zero, but for rounding
 
-            def add(c: str, values: list[str]) -> list[str]:
-                power = m.exp(m.sub(f.load(f.kind, f.at(source, f.mul(c, plane))), most))
+            def add(x: Entry, values: list[str]) -> list[str]:
+                power = m.exp(m.sub(x.value, most))
                 if not self.log:
-                    store(power, f.at(target, f.mul(c, plane)))
+                    x.store(power, f.at(target, x.place))
                 total, lost = values
                 term = m.sub(power, lost)
                 larger = m.add(total, term)
                 return [larger, m.sub(m.sub(larger, total), term)]
 
-            sums = self._over(f, [zero, zero], add)
-            total = self._sum(m, [m.sub(sums[k], sums[k + 1]) for k in range(0, len(sums), 2)])
-            logarithm = m.log(total) if self.log else ""
+            sums = over(source, initial=[zero, zero], step=add)
+            total = self._all(m, [m.sub(total, lost) for total, lost in sums], m.add)
             factor = m.div(m.constant(1.0), total)
             if self.masked:
                 factor = m.where("olt", total, m.constant(1e-30), zero, factor)
-            with f.loop(0, f.number("channels")) as c:
-                here = f.mul(c.index, plane)
-                if self.log:
-                    result = m.sub(m.sub(f.load(f.kind, f.at(source, here)), most), logarithm)
-                else:
-                    result = m.mul(f.load(f.kind, f.at(target, here)), factor)
-                store(result, f.at(target, here))
+            logarithm = m.log(total) if self.log else ""
+
+            def finish(x: Entry, values: list[str]) -> list[str]:
+                result = m.sub(m.sub(x.value, most), logarithm) if self.log else m.mul(x.value, factor)
+                x.store(result, f.at(target, x.place))
+                return []
+
+            over(source if self.log else target, initial=[], step=finish)
 
 
 @dataclass(frozen=True)
@@ -182,26 +215,28 @@ class Normalization(Columns):
 
     def _write(self, f: Kernel) -> None:
         m = f.vectors
-        channels, plane = f.numbers("channels", "plane")
         weights, bias, epsilon = f.pointer("weights"), f.pointer("bias"), f.load("float", f.pointer("epsilon"))
-        count = f.op(f"sitofp i64 {channels} to float")
+        count = f.op(f"sitofp i64 {f.number('channels')} to float")
         share = f.splat(f.lanes, f.op(f"fdiv float {f.single(1.0)}, {count}"))
         zero = m.constant(0.0)
-        with self._each(f) as (source, target, store):
+        with self._each(f) as (source, target, mask):
+            over = partial(self._over, f, source, mask)
+            mean = zero
+            if self.centered:
+                sums = over([zero], zero, lambda x, values: [m.add(values[0], x.value)])
+                mean = m.mul(self._all(m, [values[0] for values in sums], m.add), share)
 
-            def add(c: str, values: list[str]) -> list[str]:
-                return [m.add(values[0], f.load(f.kind, f.at(source, f.mul(c, plane))))]
-
-            mean = m.mul(self._sum(m, self._over(f, [zero], add)), share) if self.centered else zero
-
-            def add_square(c: str, values: list[str]) -> list[str]:
-                centered = m.sub(f.load(f.kind, f.at(source, f.mul(c, plane))), mean)
+            def add_square(x: Entry, values: list[str]) -> list[str]:
+                centered = m.sub(x.value, mean)
                 return [m.fma(centered, centered, values[0])]
 
-            variance = m.mul(self._sum(m, self._over(f, [zero], add_square)), share)
+            squares = over([zero], mean, add_square)
+            variance = m.mul(self._all(m, [values[0] for values in squares], m.add), share)
             factor = m.div(m.constant(1.0), m.sqrt(m.add(variance, f.splat(f.lanes, epsilon))))
-            with f.loop(0, channels) as c:
-                here, entry = f.mul(c.index, plane), f.mul(c.index, 4)
-                value = m.mul(m.sub(f.load(f.kind, f.at(source, here)), mean), factor)
-                weight, shift = (f.splat(f.lanes, f.load("float", f.at(table, entry))) for table in (weights, bias))
-                store(m.fma(value, weight, shift), f.at(target, here))
+
+            def finish(x: Entry, values: list[str]) -> list[str]:
+                value = m.mul(m.sub(x.value, mean), factor)
+                x.store(m.fma(value, x.coefficient(weights), x.coefficient(bias)), f.at(target, x.place))
+                return []
+
+            over([], zero, finish)

@@ -19,7 +19,7 @@ from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Integers, spans
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Scratch, Site, Step
 from rvsm.runtime.schedule.weightless import RULES as WEIGHTLESS
-from rvsm.runtime.schedule.weightless import columns, copy, cost_of_columns, rows
+from rvsm.runtime.schedule.weightless import along, columns, copy, cost_of_columns, rows
 
 
 def _shared(o: Rearrangement, source: Buffer, geometry: Geometry) -> int | None:
@@ -178,7 +178,7 @@ def _normalize(site: Site[Normalization]) -> list[Step]:
         "bias": site.bias,
         "epsilon": np.array([o.epsilon], dtype=np.float32),
     }
-    variant = reductions.Normalization(LINE, ragged=True, centered=o.centered)
+    variant = reductions.Normalization(LINE, along(site.target), centered=o.centered)
     return [Step(variant, operands, note=f"{LINE} lanes")]
 
 

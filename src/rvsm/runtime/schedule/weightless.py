@@ -160,9 +160,15 @@ def columns(site: Site[Softmax] | Site[Normalization]) -> Operands:
     }
 
 
+def along(buffer: Buffer) -> bool:
+    """Return whether vectors run along the channels, which lie beside each other if there is a single position."""
+    g = buffer.geometry
+    return g.unit * g.height * g.width == 1
+
+
 def _softmax(site: Site[Softmax]) -> list[Step]:
     o = site.operation
-    variant = reductions.Softmax(LINE, ragged=True, log=o.log, masked=o.masked)
+    variant = reductions.Softmax(LINE, along(site.target), log=o.log, masked=o.masked)
     return [Step(variant, columns(site), note=f"{LINE} lanes")]
 
 
