@@ -82,8 +82,8 @@ def test_what_the_runtime_cannot_do_is_said_and_an_old_packed_form_goes(tmp_path
             super().__init__()
             self.net = model
 
-        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-            return {"logits": self.net(x)}
+        def forward(self, x: torch.Tensor) -> dict[str, list[torch.Tensor]]:
+            return {"logits": [self.net(x)]}
 
     reason = "the network cannot be saved, because it needs PyTorch for results in a dict"
     with pytest.warns(UserWarning, match=f"saved without its packed form: {reason}"):
