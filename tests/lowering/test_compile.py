@@ -181,7 +181,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = functional.relu(self.before(x))
         tokens = self.norm(x.flatten(2).transpose(1, 2))
-        weights = torch.cumsum(tokens @ tokens.transpose(1, 2) / 8**0.5, -1)
+        weights = torch.cumprod(tokens @ tokens.transpose(1, 2) / 8**0.5, -1)
         y = (weights @ tokens).transpose(1, 2).reshape(x.shape)
         return functional.relu(self.after(x + y))
 
@@ -191,10 +191,10 @@ def test_what_the_runtime_does_not_have_runs_in_pytorch(tmp_path: Path) -> None:
     program = compile(model, torch.zeros(1, 3, 6, 7), threads=1)
     assert isinstance(program, MixedProgram)
     agree(program, model, 3, 6, 7)
-    assert any("cumsum" in name for name in program.outside)
-    assert "cumsum" in str(program.explain())
+    assert any("cumprod" in name for name in program.outside)
+    assert "cumprod" in str(program.explain())
     assert {row.name for row in program.explain().rows} >= {"before", "after"}
-    with pytest.raises(ValueError, match=r"cannot be saved, because it needs PyTorch for .*cumsum"):
+    with pytest.raises(ValueError, match=r"cannot be saved, because it needs PyTorch for .*cumprod"):
         program.save(tmp_path / "model.rvsm")
     assert isinstance(program(np.zeros((2, 3, 6, 7), dtype=np.float32)), np.ndarray)
     with pytest.raises(ValueError, match="must have the shape"):
@@ -209,7 +209,7 @@ class OneImage(nn.Module):
         self.first, self.second = nn.Conv2d(2, 4, 3), nn.Linear(4 * 36, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cumsum(self.second(self.first(x).reshape(1, 144)), 1)
+        return torch.cumprod(self.second(self.first(x).reshape(1, 144)), 1)
 
 
 def test_a_model_for_one_image_is_called_for_each() -> None:

@@ -227,8 +227,8 @@ class Sums(nn.Module):
         self.layer = nn.Conv2d(3, 3, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.cumsum(x, 1).relu() + torch.cumsum(x, 2)
-        return torch.cumsum(self.layer(torch.cumsum(y, 3)).relu(), 1).relu()
+        y = torch.cumprod(x, 1).relu() + torch.cumprod(x, 2)
+        return torch.cumprod(self.layer(torch.cumprod(y, 3)).relu(), 1).relu()
 
 
 def test_parts_without_weights_stay_in_pytorch() -> None:

@@ -5,6 +5,8 @@ the runtime repeats it.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,21 +14,25 @@ from torch import Tensor, fx
 from torch._ops import OpOverload
 
 from rvsm.lowering.capture import Captured
+from rvsm.lowering.translate import sizes_of
 from rvsm.lowering.translations.shapes import ImageNumbers
+from rvsm.lowering.values import Value, constant, is_tensor
+from rvsm.lowering.views import BATCH, Size, View
 
 COUNTS = (2, 3)
 
 
 def constants(captured: Captured) -> dict[fx.Node, Any]:
-    """Return known tensors for nodes of the graph, with a size of 1 for the images, or ``ImageNumbers``."""
+    """Return what is known of nodes of the graph: tensors with a size of 1 for the images, ``ImageNumbers``, values."""
     known: dict[fx.Node, Any] = dict(captured.tensors)
     if isinstance(captured.batch, int):
         return known
     computed = [_computed(captured, captured.batch, count) for count in COUNTS]
     for node in captured.nodes:
-        found = [values.get(node) for values in computed]
-        if all(isinstance(value, Tensor) for value in found):
-            once = _once(node, found)
+        found = [value for value in (values.get(node) for values in computed) if isinstance(value, Tensor)]
+        sizes = sizes_of(node.meta["val"], captured.batch) if len(found) == len(COUNTS) else None
+        if sizes is not None:
+            once = _once(node, sizes, found)
             if once is not None:
                 known[node] = once
     return known
@@ -44,7 +50,8 @@ def _computed(captured: Captured, batch: torch.SymInt, count: int) -> dict[fx.No
         elif _is_pure(node) and all(source in values for source in node.all_input_nodes):
             arguments, options = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             function: Callable[..., Any] = node.target  # type: ignore[assignment]
-            values[node] = function(*arguments, **options)
+            with suppress(Exception):  # what cannot be computed now may be computable later
+                values[node] = function(*arguments, **options)
     return values
 
 
@@ -53,26 +60,27 @@ def _is_pure(node: fx.Node) -> bool:
     return isinstance(node.target, OpOverload) and not random and isinstance(node.meta.get("val"), Tensor)
 
 
-def _once(node: fx.Node, found: Sequence[Any]) -> Any:
+def _once(node: fx.Node, sizes: Sequence[Size], found: Sequence[Tensor]) -> Any:
     """Return a tensor for one image, if it is the same for all; None if it is not."""
-    dims = [d for d, size in enumerate(node.meta["val"].shape) if not isinstance(size, int)]
-    if len(dims) > 1 or any(list(value.shape) != _sizes(node, count) for value, count in _with_counts(found, dims)):
-        return None
-    first = found[0].narrow(dims[0], 0, 1) if dims else found[0]
-    if all(torch.equal(first.expand_as(value), value) for value in found):
-        return first
-    if dims and all(torch.equal(_numbers(value, dims[0]), value) for value in found):
-        return ImageNumbers(found[0].ndim, dims[0])
+    dims = [d for d, (batched, _) in enumerate(sizes) if batched]
+    if not dims:
+        return found[0] if torch.equal(*found) else None
+    dim, each = dims[0], sizes[dims[0]][1]
+    first = found[0].narrow(dim, 0, each)
+    if all(torch.equal(torch.cat([first] * count, dim), value) for value, count in zip(found, COUNTS, strict=True)):
+        return first if each == 1 else _folded(node, first, dim)
+    if each == 1 and all(torch.equal(_numbers(value, dim), value) for value in found):
+        return ImageNumbers(first.ndim, dim)
     return None
 
 
-def _with_counts(found: Sequence[Any], dims: Sequence[int]) -> list[tuple[Any, int]]:
-    return list(zip(found, COUNTS, strict=True)) if dims else []
-
-
-def _sizes(node: fx.Node, count: int) -> list[int]:
-    """Return the sizes of a value whose symbolic size is the number of images."""
-    return [size if isinstance(size, int) else count for size in node.meta["val"].shape]
+def _folded(node: fx.Node, first: Tensor, dim: int) -> Value | None:
+    """Return a tensor whose dimension counts images and something else, the same for all images, as a value."""
+    if not is_tensor(first):
+        return None
+    known = constant(node.name, first)
+    dims = [(BATCH, *axes) if d == dim else axes for d, axes in enumerate(known.view.dims)]
+    return replace(known, view=View(tuple(dims)))
 
 
 def _numbers(like: Tensor, dim: int) -> Tensor:

@@ -25,11 +25,15 @@ EXACT = 1 << 24  # integers up to this one are float32 numbers
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """A tensor: which numbers of a node it consists of. Truth values and integers are numbers, too."""
+    """A tensor: which numbers of a node it consists of.
+
+    Truth values and integers are numbers, too; none of them is larger than ``bound``, so that they stay exact.
+    """
 
     node: Node
     view: View
     dtype: torch.dtype = torch.float32
+    bound: int = EXACT
 
     @property
     def sizes(self) -> list[Size]:

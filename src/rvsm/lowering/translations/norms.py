@@ -1,6 +1,7 @@
 """Softmax, norms, means and sums: what is computed from all numbers along some dimensions."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -9,10 +10,13 @@ import torch
 
 from rvsm.lowering.draft import affine, array, is_constant, node, with_weights
 from rvsm.lowering.place import Place
+from rvsm.lowering.translations.layers import linear
 from rvsm.lowering.translations.layers import norm as batch_norm
-from rvsm.lowering.translations.pointwise import scaled
-from rvsm.lowering.values import Value, is_value, rearranged, settled, shaped, with_channels
+from rvsm.lowering.translations.pointwise import activated, bound_of, scaled
+from rvsm.lowering.translations.shapes import transpose
+from rvsm.lowering.values import EXACT, Value, is_tensor, is_value, rearranged, settled, shaped, with_channels
 from rvsm.lowering.views import BATCH, Axis, View
+from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Softmax
 from rvsm.runtime.plan.tensors import Normalization
 
@@ -143,6 +147,29 @@ def reduced(at: Place, x: Any, dims: Any = None, keep: bool = False, *options: A
     apart = [tuple(axis if axis == BATCH else Axis(axis.size, axis.stride // count) for axis in dim) for dim in kept]
     result = Value(made, _without(Value(made, View(tuple(apart))), dims, keep))
     return scaled(at, result, count) if mode == "sum" else result
+
+
+def running(at: Place, x: Any, dim: int, dtype: Any = None) -> Value | None:
+    """Return the sums of all entries up to one, as a linear layer; integers if they are certain to be exact."""
+    if not is_value(x) or BATCH in x.view.dims[dim % x.rank]:
+        return None
+    size = x.sizes[dim % x.rank][1]
+    bound = size * bound_of(x)
+    if at.dtype != torch.float32 and bound > EXACT:
+        return None
+    last = x.rank - 1
+    turned = transpose(at, x, dim, last)
+    made = transpose(at, linear(at, turned, torch.ones(size, size).tril()), dim, last)
+    return None if made is None else replace(made, bound=int(min(bound, EXACT)))
+
+
+def gathered(at: Place, x: Any, dim: int, indices: Any, **options: Any) -> Value | None:
+    """Return entries of a known tensor that has the same number everywhere, such as types of tokens."""
+    if not is_tensor(x) or not is_value(indices) or not bool((x == x.reshape(-1)[0]).all()):
+        return None
+    number = float(x.reshape(-1)[0])
+    made = activated(Place(at.name, indices.sizes, torch.float32), indices, Activation("line", 0.0, number))
+    return None if made is None else replace(made, bound=int(abs(number)))
 
 
 def _summed(at: Place, x: Value, dims: Sequence[int], keep: bool, factor: float) -> Value:

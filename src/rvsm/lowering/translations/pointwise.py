@@ -1,6 +1,7 @@
 """Activations, and arithmetic with values and constants."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from rvsm.lowering.alignment import aligned
 from rvsm.lowering.draft import Floats, affine, is_constant, node
 from rvsm.lowering.place import Place
-from rvsm.lowering.values import Value, as_value, is_value, settled
+from rvsm.lowering.values import EXACT, Value, as_value, is_tensor, is_value, settled
 from rvsm.runtime.plan.operation import NOTHING, Activation
 from rvsm.runtime.plan.operations import Pointwise
 from rvsm.runtime.plan.tensors import Constant
@@ -118,21 +119,36 @@ def _coefficients(operation: str, row: Floats) -> tuple[Floats, Floats]:
         return row if operation == "mul" else np.float32(1) / row, np.zeros_like(row)
 
 
+def bound_of(x: Any) -> float:
+    """Return a number that no integer or truth value of a value, tensor or number exceeds."""
+    if is_value(x):
+        return 1 if x.dtype == torch.bool else x.bound
+    return float(abs(x)) if isinstance(x, int) else float(x.abs().max()) if is_tensor(x) else math.inf
+
+
+def _integers(at: Place, a: Any, b: Any, operation: str) -> Value | None:
+    """Return a sum or a product of integers, if it is certain to be exact in float32."""
+    first, second = bound_of(a), bound_of(b)
+    bound = first * second if operation == "mul" else first + second
+    if bound > EXACT or operation not in ("add", "sub", "mul"):
+        return None
+    made = combined(replace(at, dtype=torch.float32), operation, a, b)
+    return None if made is None else replace(made, bound=int(bound))
+
+
 def two(at: Place, a: Any, b: Any, alpha: float = 1, *, operation: str) -> Value | None:
     """Return a sum or a product of two values, or of a value and a constant."""
+    if at.dtype in INTEGERS:
+        return _integers(at, a, b, operation) if alpha == 1 else None
     if alpha != 1:
         b = scaled(at, b, alpha)
-    if is_value(a, b):
-        return combined(at, operation, a, b)
     if is_value(a):
-        return _with_constant(at, a, b, operation)
-    if not is_value(b):
-        return None
-    if operation in ("add", "mul"):
-        return _with_constant(at, b, a, operation)
+        return combined(at, operation, a, b) if is_value(b) else _with_constant(at, a, b, operation)
     if operation == "sub":
         return two(at, scaled(at, b, -1), a, operation="add")
-    return two(at, activated(at, b, Activation("reciprocal")), a, operation="mul")
+    if operation == "div":
+        return two(at, activated(at, b, Activation("reciprocal")), a, operation="mul")
+    return _with_constant(at, b, a, operation) if is_value(b) else None
 
 
 def scaled(at: Place, x: Any, factor: float) -> Any:
@@ -200,5 +216,6 @@ def convert(at: Place, x: Any, *others: Any, **options: Any) -> Value | None:
         return None
     if at.dtype == torch.bool and x.dtype != torch.bool:
         return activated(at, x, Activation("choose", 1.0, 0.0))
-    exact = x.dtype in (at.dtype, torch.bool) or (x.dtype in INTEGERS and at.dtype == torch.float32)
-    return x if exact else None
+    if x.dtype == torch.bool:
+        return replace(x, bound=1)
+    return x if x.dtype == at.dtype or (x.dtype in INTEGERS and at.dtype in (*INTEGERS, torch.float32)) else None

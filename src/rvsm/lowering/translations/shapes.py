@@ -1,6 +1,7 @@
 """What changes the shape only: views, which cost nothing, and concatenation."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -19,7 +20,7 @@ END = (1 << 63) - 1  # torch's word for the end of a dimension
 
 def of_view(x: Value, view: View | None) -> Value | None:
     """Return the same numbers in another view."""
-    return None if view is None else Value(x.node, view, x.dtype)
+    return None if view is None else replace(x, view=view)
 
 
 def identity(at: Place, x: Any, *others: Any, **options: Any) -> Value | None:
@@ -233,6 +234,29 @@ def channel_shuffle(at: Place, x: Any, groups: int) -> Value | None:
     if apart is None:
         return None
     return reshaped(Value(apart.node, apart.view.permuted([0, 2, 1, *range(3, apart.rank)])), at.sizes)
+
+
+def roll(at: Place, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value | None:
+    """Return a value with its entries moved along some dimensions; those at the end begin again at the front."""
+    if not is_value(x) or len(shifts) != len(dims):
+        return None
+    result: Value | None = x
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.sizes[dim % x.rank][1]
+        first = -shift % size
+        if result is not None and first:
+            parts = split(at, result, [first, size - first], dim)
+            result = None if parts is None else cat(at, parts[::-1], dim)
+    return result
+
+
+def repeat(at: Place, x: Any, times: Sequence[Any]) -> Value | None:
+    """Return a value that is repeated along its dimensions, and along new ones before them."""
+    if not is_value(x) or not all(isinstance(count, int) for count in times):
+        return None
+    dims = ((),) * (len(times) - x.rank) + x.view.dims
+    repeated = [dim if count == 1 else (Axis(count, 0), *dim) for count, dim in zip(times, dims, strict=True)]
+    return of_view(x, View(tuple(repeated), x.view.offset))
 
 
 class ImageNumbers:
