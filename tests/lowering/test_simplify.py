@@ -1,5 +1,7 @@
 """What is folded and fused: the plan of a network is as short as it should be."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -71,3 +73,30 @@ def test_a_convolution_after_a_flattening(options: dict[str, int]) -> None:
     x = torch.randn(2, 3, 4, 4)
     with torch.inference_mode():
         torch.testing.assert_close(Program(program.plan, threads=1)(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+class Formulas(nn.Module):
+    """GELU as people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = self.layers[0](x)
+        x = first * 0.5 * (1.0 + torch.erf(first / math.sqrt(2.0)))
+        second = self.layers[1](x)
+        x = 0.5 * second * (1 + torch.tanh(math.sqrt(2 / math.pi) * (second + 0.044715 * torch.pow(second, 3))))
+        third = self.layers[2](x)
+        return third * 0.5 * (1 + torch.erf(third / 2))  # which is none
+
+
+def test_formulas_of_gelu_are_activations() -> None:
+    model = Formulas().eval()
+    program = compile(model, torch.zeros(1, 4), threads=1)
+    assert isinstance(program, Program)
+    assert [o.label.split(" + ")[-1] for o in program.plan.operations[:2]] == ["gelu", "gelu_tanh"]
+    assert not any("gelu" in o.label for o in program.plan.operations[2:])
+    x = torch.randn(5, 4)
+    with torch.inference_mode():
+        torch.testing.assert_close(program(x), model(x), rtol=1e-5, atol=1e-6)

@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from rvsm.lowering import gelu
 from rvsm.lowering.draft import Draft, Node
 from rvsm.runtime.plan.operation import NOTHING, Activation, Operation
 from rvsm.runtime.plan.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
@@ -20,6 +21,7 @@ def simplify(draft: Draft) -> None:
     reorder_weights(draft)
     fold_affine(draft)
     lines(draft)
+    gelu.recognize(draft)
     fuse_activations(draft)
     fuse_sums(draft)
     draft.drop_unused()

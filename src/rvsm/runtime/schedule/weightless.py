@@ -69,7 +69,7 @@ def mask_bits(inside: NDArray[np.bool_]) -> NDArray[np.uint8]:
 def _combine(site: Site[Pointwise]) -> list[Step]:
     o, y, lanes = site.operation, site.target, site.machine.lanes
     maps = site.sources
-    if y.geometry.unit == 1 and all(m.shape == y.shape for m in maps):
+    if all(m.shape == y.shape and not m.geometry.bordered for m in maps):
         y, maps = _as_rows(y, lanes), tuple(_as_rows(m, lanes) for m in maps)
     g = y.geometry
     operands: dict[str, int | NDArray[np.generic]] = {
@@ -86,13 +86,12 @@ def _combine(site: Site[Pointwise]) -> list[Step]:
 
 
 def _as_rows(buffer: Buffer, lanes: int) -> Buffer:
-    """Return a map of a single image with long rows: where nothing is broadcast, its sizes do not matter."""
+    """Return a map without border as long rows: where nothing is broadcast, its sizes do not matter."""
     channels, height, width = buffer.shape
-    if width < 4 * lanes:
-        channels, height, width = (
-            (channels, 1, height * width) if height * width >= 4 * lanes else (1, 1, prod(buffer.shape))
-        )
-    return Buffer(buffer.place, channels, Geometry(height, width, 0, 0, width, 1))
+    unit = buffer.geometry.unit
+    if height * width * unit < 4 * lanes:
+        channels, width = 1, channels * width
+    return Buffer(buffer.place, channels, Geometry(1, height * width, 0, 0, height * width, unit))
 
 
 def _pool(site: Site[Pooling | AdaptivePooling]) -> list[Step]:
