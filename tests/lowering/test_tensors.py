@@ -336,3 +336,25 @@ def test_parts_hand_over_tensors_in_any_order() -> None:
             expected = model(x)
         for found, wanted in zip(program(x), expected, strict=True):
             close(found, wanted, str(batch))
+
+
+class Twice(nn.Module):
+    """A tensor of PyTorch that leaves a part in the order in which another part takes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(7, 4, 3), nn.Conv1d(16, 5, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        s = torch.sin(x)
+        turned = s.transpose(1, 2)
+        return self.first(s), self.second(torch.cos(turned) + turned)
+
+
+def test_parts_that_need_the_same_order() -> None:
+    model = Twice().eval()
+    program = compile(model, torch.randn(2, 7, 16), threads=1)
+    x = torch.randn(3, 7, 16)
+    with torch.inference_mode():
+        for found, wanted in zip(program(x), model(x), strict=True):
+            close(found, wanted, "")

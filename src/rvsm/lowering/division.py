@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -202,10 +202,12 @@ class _Division:
         made_late: list[Node] = []
         for node in nodes:
             if self._leaves(node):
-                sizes = tuple(size for _, size in self.native[node].sizes[1:])
                 value = self.native[node]
+                sizes = tuple(size for _, size in value.sizes[1:])
                 result = rearranged(value, value.view.keys, _shape(sizes))
-                made_late += [] if result in inside or result.operation is None else [result]
+                if result not in inside and result.operation is not None:
+                    result = replace(result, others={})  # another part may have made the same for itself
+                    made_late.append(result)
                 gives.append(node)
                 outputs.append(result)
                 leaving.append((_axes(sizes), sizes))
