@@ -175,10 +175,10 @@ def test_a_profile_of_another_kind_of_machine_is_said(training: Any) -> None:
 def test_layers_in_the_way_of_the_runtime_are_named(training: Any) -> None:
     class Odd(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
-            return torch.cumsum(x, 1)
+            return torch.cumprod(x, 1)
 
     model = nn.Sequential(nn.Conv2d(3, 4, 3), Odd(), nn.Flatten(), nn.Linear(144, 10))
-    with pytest.raises(ValueError, match=r"cannot be predicted: the runtime needs PyTorch for aten\.cumsum \(1\)"):
+    with pytest.raises(ValueError, match=r"cannot be predicted: the runtime needs PyTorch for aten\.cumprod \(1\)"):
         rvsm.Magnitude(model, budget=rvsm.Budget(speedup=2, steps=10), example_input=training.images)
 
 
