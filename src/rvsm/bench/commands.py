@@ -1,6 +1,6 @@
 """The work of the commands ``pack``, ``bench`` and ``profile``, with plain arguments."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from rvsm.bench.comparison import Comparison, compare
+from rvsm.files import replacing
 from rvsm.groups import Block
 from rvsm.models import fill
 from rvsm.runtime import describe, load
 from rvsm.runtime.description import Description
+from rvsm.runtime.values import Values
 from rvsm.timing import Profile
 
 
@@ -56,15 +59,43 @@ def pack(
     weights: Path | None = None,
     shape: Sequence[int] | None = None,
     allow_import: Collection[str] = (),
+    values: Values = "float32",
+    limit: float | None = None,
 ) -> Description:
-    """Compile a network, write it to a file for the runtime, and return a description of the file."""
+    """Compile a network, write it to a file for the runtime, and return a description of the file.
+
+    Values stored as bfloat16 or int8 change the outputs. If they change by more than ``limit``, a fraction, nothing is
+    written and a ValueError says so.
+    """
     from rvsm.lowering import compile
 
+    if limit is not None and not limit >= 0:
+        raise ValueError(f"the limit must be a fraction ≥ 0 but is {limit}")
     model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
-    compile(model, example).save(out)
+    program, change = compile(model, example), None
+    with replacing(out) as temporary:
+        program.save(temporary, values=values)
+        if values != "float32":
+            change = _change(program, load(temporary), example)
+            if limit is not None and not change <= limit:
+                raise ValueError(
+                    f"values stored as {values} change the outputs by {change:.2g}, more than the limit of {limit:g}; choose"
+                    " a more precise type or a larger limit"
+                )
     tensors = [*model.parameters(), *model.buffers()]
     original = 4 * sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())
-    return replace(describe(out), original=original)
+    return replace(describe(out), original=original, change=change)
+
+
+def _change(exact: Callable[[Tensor], Any], rounded: Callable[[Tensor], Any], example: Tensor) -> float:
+    """Return the root mean square of the outputs' changes on random inputs, as a fraction of that of the outputs."""
+    inputs = torch.randn(32, *example.shape[1:], generator=torch.Generator().manual_seed(0))
+    one, other = (_flat(program(inputs)) for program in (exact, rounded))
+    return float((other - one).norm() / one.norm().clamp_min(torch.finfo(one.dtype).tiny))
+
+
+def _flat(outputs: Any) -> Tensor:
+    return torch.cat([output.flatten().double() for output in tree_leaves(outputs)])
 
 
 def measure(

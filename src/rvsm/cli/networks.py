@@ -15,13 +15,23 @@ def pack(words: list[str]) -> None:
     )
     _add_network(parser)
     parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    parser.add_argument(
+        "--values",
+        choices=("float32", "bfloat16", "int8"),
+        default="float32",
+        help="how non-zero weights are stored; with bfloat16 and int8 the file is smaller, and how much the outputs change"
+        " is printed (default: float32)",
+    )
+    parser.add_argument(
+        "--limit", type=float, help="write nothing if the outputs change by more than this fraction, such as 0.01"
+    )
     options = parser.parse_args(words)
     from rvsm.bench import pack
 
     run = Path(options.source)
     out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
     more = {"weights": options.weights, "shape": options.input, "allow_import": options.allow_import}
-    show(pack(options.source, out, **more))
+    show(pack(options.source, out, **more, values=options.values, limit=options.limit))
     show(out)
 
 

@@ -24,6 +24,7 @@ from rvsm.runtime.execute.team import thread_count
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.plan.axes import batch_size, in_order
 from rvsm.runtime.schedule.step import least_seconds
+from rvsm.runtime.values import Values
 from rvsm.threads import torch_threads
 
 Step = tuple[Program, list[Key], list[Key]] | TorchPart
@@ -127,10 +128,10 @@ class MixedProgram:
         note = f"in PyTorch: the whole network ({whole:.2f} ms), which was faster there than in the parts above"
         return replace(table, note=note)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, values: Values = "float32") -> None:
         """Write the network to one file, if all of it is native: a file has only operations of the runtime."""
         if self.native is not None:
-            return self.native.save(path)
+            return self.native.save(path, values=values)
         raise ValueError(f"the network cannot be saved, because it needs PyTorch for {', '.join(self.outside)}")
 
     @property

@@ -6,8 +6,9 @@ from math import prod
 from pathlib import Path
 
 from rvsm.files import printable
-from rvsm.runtime.file import read
+from rvsm.runtime.file import read, values_in
 from rvsm.runtime.plan.operation import Shape
+from rvsm.runtime.values import Values
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,9 @@ class Description:
     outputs: tuple[tuple[int, ...], ...]
     operations: int
     layers: tuple[Layer, ...]
+    values: Values = "float32"
     original: int | None = None  # bytes of the original network, which a file does not record
+    change: float | None = None  # of the outputs, if the values were rounded, as a fraction; likewise
 
     @property
     def weights(self) -> int:
@@ -53,9 +56,11 @@ class Description:
             f"{printable(self.path)}: {self.size:,} bytes; {size}",
             f"takes {shapes}, gives {results}; {self.operations} operations",
             f"{self.weights:,} weights, {self.nonzero:,} not zero"
-            f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros)",
-            "",
+            f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros), stored as {self.values}",
         ]
+        if self.change is not None:
+            lines.append(f"this changes the outputs by {100 * self.change:.2g} % (root mean square, on random inputs)")
+        lines.append("")
         names = [printable(layer.name) for layer in self.layers]
         width = max(map(len, names), default=0)
         for name, layer in zip(names, self.layers, strict=True):
@@ -78,10 +83,12 @@ def _ratio(dense: int, size: int) -> str:
 
 def describe(path: str | os.PathLike[str]) -> Description:
     """Read a file, check it, and return a description of its contents."""
-    plan = read(Path(path))
+    file = Path(path)
+    plan = read(file)
     layers = tuple(
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
         for k, w in plan.weights.items()
     )
     inputs, outputs = tuple(plan.input_sizes()), tuple(plan.output_sizes())
-    return Description(str(path), Path(path).stat().st_size, inputs, outputs, len(plan.operations), layers)
+    stored = values_in(file.read_bytes())
+    return Description(str(path), file.stat().st_size, inputs, outputs, len(plan.operations), layers, stored)

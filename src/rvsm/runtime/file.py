@@ -18,20 +18,21 @@ from rvsm.files import printable, replacing
 from rvsm.runtime.plan.axes import MAP
 from rvsm.runtime.plan.operation import ACTIVATIONS, Activation, Operation, Shape
 from rvsm.runtime.plan.operations import OPERATIONS
-from rvsm.runtime.plan.plan import MAX_OPERATIONS, Array, Output, Plan, Weights
+from rvsm.runtime.plan.plan import MAX_OPERATIONS, Array, Output, Plan
+from rvsm.runtime.values import TYPES, Values, restored, stored
 
-VERSION = (
-    4  # 1 had no axes, 2 no softmax, 3 no tensors with strides; a file has the lowest version that its operations allow
-)
+# 1 had no axes, 2 no softmax, 3 no tensors with strides and only float32; a file has the lowest version that it needs.
+VERSION = 4
+_PARTS = ("bits", "values", "bias", "scales")  # of a layer with weights; scales only with integers
 MAX_GRAPH = 16 << 20  # bytes of JSON
 MAX_ENDS = 64  # inputs, and likewise outputs
 MAX_INTEGER = 1 << 31
 
 
-def write(plan: Plan, path: Path) -> None:
+def write(plan: Plan, path: Path, values: Values = "float32") -> None:
     """Write a plan atomically."""
     with replacing(path) as temporary:
-        temporary.write_bytes(encode(plan))
+        temporary.write_bytes(encode(plan, values))
 
 
 def read(path: Path) -> Plan:
@@ -41,16 +42,17 @@ def read(path: Path) -> Plan:
     return decode(path.read_bytes(), str(path))
 
 
-def encode(plan: Plan) -> bytes:
-    """Return the bytes of the plan's file."""
+def encode(plan: Plan, values: Values = "float32") -> bytes:
+    """Return the bytes of the plan's file, with the values stored as float32, bfloat16 or int8."""
     from safetensors.numpy import save
 
+    if values not in TYPES:
+        raise ValueError(f"values must be one of {', '.join(TYPES)} but is {values!r}")
     tensors: dict[str, NDArray[Any]] = {}
     for k, weights in plan.weights.items():
-        tensors[f"{k}.bits"] = weights.bits
-        tensors[f"{k}.values"] = weights.values
-        tensors[f"{k}.bias"] = plan.biases[k]
-    version = _version(plan)
+        arrays = {**stored(weights, values), "bias": plan.biases[k]}
+        tensors |= {f"{k}.{part}": array for part, array in arrays.items()}
+    version = _version(plan) if values == "float32" else VERSION
     # One entry of metadata: several have no fixed order, so equal networks would give different files.
     graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
@@ -78,6 +80,13 @@ def decode(data: bytes, name: str) -> Plan:
         return _with_tensors(plan_of(_graph(header.get("__metadata__", {}))), tensors)
     except ValueError as error:
         raise ValueError(f"{name} cannot be read: {printable(str(error))}") from None
+
+
+def values_in(data: bytes) -> Values:
+    """Return how the values are stored in a file's bytes, which ``decode`` has checked."""
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    found = {entry["dtype"] for name, entry in header.items() if name.endswith(".values")}
+    return "int8" if "I8" in found else "bfloat16" if "U16" in found else "float32"
 
 
 def graph_of(plan: Plan) -> dict[str, Any]:
@@ -164,13 +173,13 @@ def _with_tensors(bare: Plan, tensors: dict[str, NDArray[Any]]) -> Plan:
         shape = operation.weight_shape([bare.shapes[value] for value in operation.sources()])
         if shape is None:
             continue
-        names = [f"{k}.{part}" for part in ("bits", "values", "bias")]
-        expected |= set(names)
-        missing = [name for name in names if name not in tensors]
+        arrays = {part: tensors[f"{k}.{part}"] for part in _PARTS if f"{k}.{part}" in tensors}
+        expected |= {f"{k}.{part}" for part in arrays}
+        missing = [f"{k}.{part}" for part in ("bits", "values", "bias") if part not in arrays]
         if missing:
             raise ValueError(f"it lacks {', '.join(missing)}")
-        bits, values, biases[k] = (tensors[name] for name in names)
-        weights[k] = Weights(shape, bits, values)
+        biases[k] = arrays.pop("bias")
+        weights[k] = restored(shape, arrays)
     unexpected = sorted(set(tensors) - expected)
     if unexpected:
         raise ValueError(f"it has {len(unexpected)} tensors that no operation needs, such as {unexpected[0]!r:.40}")
