@@ -64,8 +64,8 @@ def pack(
 ) -> Description:
     """Compile a network, write it to a file for the runtime, and return a description of the file.
 
-    Values stored as bfloat16 or int8 change the outputs. If they change by more than ``limit``, a fraction, nothing is
-    written and a ValueError says so.
+    Values stored as bfloat16 or int8 change the outputs. If the change is more than ``limit``, a fraction of what the
+    outputs of random inputs differ by, nothing is written and a ValueError says so.
     """
     from rvsm.lowering import compile
 
@@ -79,8 +79,8 @@ def pack(
             change = _change(program, load(temporary), example)
             if limit is not None and not change <= limit:
                 raise ValueError(
-                    f"values stored as {values} change the outputs by {change:.2g}, more than the limit of {limit:g}; choose"
-                    " a more precise type or a larger limit"
+                    f"values stored as {values} change the outputs by {change:.2g} of what they differ by between random"
+                    f" inputs, more than the limit of {limit:g}; choose a more precise type or a larger limit"
                 )
     tensors = [*model.parameters(), *model.buffers()]
     original = 4 * sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())
@@ -88,14 +88,18 @@ def pack(
 
 
 def _change(exact: Callable[[Tensor], Any], rounded: Callable[[Tensor], Any], example: Tensor) -> float:
-    """Return the root mean square of the outputs' changes on random inputs, as a fraction of that of the outputs."""
+    """Return the change of the outputs as a fraction of what they differ by from input to input, on random inputs.
+
+    Both are root mean squares. Outputs that are the same for all inputs would hide a change of all that matters.
+    """
     inputs = torch.randn(32, *example.shape[1:], generator=torch.Generator().manual_seed(0))
-    one, other = (_flat(program(inputs)) for program in (exact, rounded))
-    return float((other - one).norm() / one.norm().clamp_min(torch.finfo(one.dtype).tiny))
+    one, other = (_rows(program(inputs)) for program in (exact, rounded))
+    spread = (one - one.mean(0)).norm().clamp_min(torch.finfo(one.dtype).tiny)
+    return float((other - one).norm() / spread)
 
 
-def _flat(outputs: Any) -> Tensor:
-    return torch.cat([output.flatten().double() for output in tree_leaves(outputs)])
+def _rows(outputs: Any) -> Tensor:
+    return torch.cat([output.flatten(1).double() for output in tree_leaves(outputs)], dim=1)
 
 
 def measure(

@@ -59,7 +59,8 @@ class Description:
             f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros), stored as {self.values}",
         ]
         if self.change is not None:
-            lines.append(f"this changes the outputs by {100 * self.change:.2g} % (root mean square, on random inputs)")
+            change = f"{100 * self.change:.2g} % of what they differ by between random inputs"
+            lines.append(f"this changes the outputs by {change}")
         lines.append("")
         names = [printable(layer.name) for layer in self.layers]
         width = max(map(len, names), default=0)

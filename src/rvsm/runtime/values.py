@@ -28,8 +28,9 @@ def stored(weights: Weights, values: Values) -> dict[str, NDArray[Any]]:
     >>> arrays = stored(weights, "int8")
     >>> arrays["values"].tolist()
     [127, -64, 127]
-    >>> restored(weights.shape, arrays).dense().round(4).tolist()
-    [[1.0, -0.5039], [0.0, 0.001]]
+    >>> print(restored(weights.shape, arrays).dense().round(4))
+    [[ 1.     -0.5039]
+     [ 0.      0.001 ]]
     """
     if values == "float32":
         return {"bits": weights.bits, "values": weights.values}
@@ -64,7 +65,9 @@ def restored(shape: tuple[int, ...], arrays: Mapping[str, NDArray[Any]]) -> Weig
         values = (values.astype(np.uint32) << 16).view(np.float32)
     elif scales is not None:
         if scales.dtype != np.float32 or scales.shape != shape[:1] or not (np.isfinite(scales) & (scales > 0)).all():
-            raise ValueError(f"there must be {shape[0]} scales, positive float32, but they are {scales.dtype} {scales.shape}")
+            raise ValueError(
+                f"there must be {shape[0]} positive float32 scales but there are {scales.dtype} {scales.shape}"
+            )
         Weights(shape, bits, values.astype(np.float32))  # checks the mask before it says which scale belongs to a value
         values = values.astype(np.float32) * scales[_places(bits, shape) // _row(shape)]
     return Weights(shape, bits, values)
