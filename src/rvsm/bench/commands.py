@@ -79,8 +79,8 @@ def pack(
             change = _change(program, load(temporary), example)
             if limit is not None and not change <= limit:
                 raise ValueError(
-                    f"values stored as {values} change the outputs by {change:.2g} of what they differ by between random"
-                    f" inputs, more than the limit of {limit:g}; choose a more precise type or a larger limit"
+                    f"values stored as {values} change the outputs by {change:.2g} of what they differ by between"
+                    f" random inputs, more than the limit of {limit:g}; choose a more precise type or a larger limit"
                 )
     tensors = [*model.parameters(), *model.buffers()]
     original = 4 * sum(tensor.numel() for tensor in tensors if tensor.is_floating_point())

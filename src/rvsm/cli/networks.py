@@ -19,8 +19,8 @@ def pack(words: list[str]) -> None:
         "--values",
         choices=("float32", "bfloat16", "int8"),
         default="float32",
-        help="how non-zero weights are stored; bfloat16 and int8 make smaller files, and how much they change the outputs"
-        " is printed (default: float32)",
+        help="how non-zero weights are stored; bfloat16 and int8 make smaller files, and the change of the outputs is"
+        " printed (default: float32)",
     )
     parser.add_argument(
         "--limit", type=float, help="write nothing if the outputs change by more than this fraction, such as 0.02"
