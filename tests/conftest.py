@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from filelock import FileLock
+from hypothesis import settings
+
+settings.register_profile("without timings", deadline=None)  # another process may need the core
+settings.load_profile("without timings")
 
 # The tests run on as many processes as there are cores: more threads in each would only wait for each other.
 torch.set_num_threads(1)

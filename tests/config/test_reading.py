@@ -86,7 +86,7 @@ class TestRoundTrip:
         assert config.method.options["overrides"] == {"3.*": {"sparsity": 0.5}}
         assert config_of(tomllib.loads(as_toml(config))) == config
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(st.floats(min_value=1e-300, max_value=1e300), st.integers(1, 10**9), st.integers(-(2**63), 2**63 - 1))
     def test_numbers_to_the_last_bit(self, lr: float, epochs: int, seed: int) -> None:
         line = [f"--optimizer.lr={lr!r}", f"--training.epochs={epochs}", f"--seed={seed}"]
@@ -94,7 +94,7 @@ class TestRoundTrip:
         assert (config.optimizer.options["lr"], config.training.epochs, config.seed) == (lr, epochs, seed)
         assert config_of(tomllib.loads(as_toml(config))) == config
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30))
     def test_names_in_any_alphabet(self, name: str) -> None:
         config = read_config(flags=[*TARGET, f"--name={name}"])

@@ -132,7 +132,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(ANNOTATIONS, VALUES)
 def test_what_a_run_keeps_comes_back(annotation: Any, value: Any) -> None:
     """A run is resumed with the very values that it began with."""

@@ -163,7 +163,7 @@ def test_networks_by_somebody_else(build: Callable[[], nn.Module], sparsity: flo
     agree(program, model, 4, 9, 10)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(kernel=st.tuples(st.integers(1, 6), st.integers(1, 6)), dilation=st.integers(1, 2), size=st.integers(6, 14))
 def test_same_padding(kernel: tuple[int, int], dilation: int, size: int) -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, kernel, padding="same", dilation=dilation)).eval()

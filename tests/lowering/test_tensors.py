@@ -263,7 +263,7 @@ class Reordered(nn.Module):
         return self.layer(y.reshape(x.shape[0], *self.split)).transpose(1, -1)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), data=st.data())
 def test_any_order_of_dimensions(sizes: list[int], data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(len(sizes))))
@@ -275,7 +275,7 @@ def test_any_order_of_dimensions(sizes: list[int], data: st.DataObject) -> None:
         close(program(x), model(x), str(order))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5), data=st.data())
 def test_views_are_those_of_numpy(sizes: list[int], data: st.DataObject) -> None:
     """Reshape, exchange, cut and repeat: the numbers at the places of the view are NumPy's."""

@@ -17,7 +17,7 @@ from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, Grouped, LHalf, LogSum,
 every_penalty = pytest.mark.parametrize("cls", PENALTIES.values(), ids=PENALTIES)
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-thorough = settings(deadline=None, derandomize=True, max_examples=100)
+thorough = settings(derandomize=True, max_examples=100)
 brief = settings(thorough, max_examples=30)
 
 

@@ -49,7 +49,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees)
 def test_plain_trees(tree: Any) -> None:
     assert same(through_json(tree), tree)

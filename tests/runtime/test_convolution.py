@@ -58,7 +58,7 @@ def convolutions(draw: st.DrawFn) -> tuple[Convolution, tuple[int, int, int], fl
     return operation, (channels_in, height, width), draw(st.sampled_from([0.0, 0.5, 0.9, 1.0]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     case=convolutions(),
     choose=CHOICES,

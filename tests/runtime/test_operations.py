@@ -36,7 +36,7 @@ def play(operation: Operation, *inputs: Tensor, axes: str = "chw") -> Tensor:
     return program(*inputs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=SIZES,
     batch=BATCHES,
@@ -64,7 +64,7 @@ def test_pooling(
     torch.testing.assert_close(play(operation, x), expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     size=st.integers(1, 12),
     window=st.tuples(st.integers(1, 6), st.integers(1, 4), st.integers(0, 3), st.integers(1, 4)),
@@ -90,7 +90,7 @@ def test_windows_of_a_large_map_take_no_time() -> None:
     assert time.process_time() - begin < 5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shape=SIZES, batch=BATCHES, size=st.tuples(st.integers(1, 8), st.integers(1, 8)))
 def test_adaptive_pooling(shape: tuple[int, int, int], batch: int, size: tuple[int, int]) -> None:
     x = torch.randn(batch, *shape)
@@ -107,7 +107,7 @@ def test_the_maximum_of_a_window_with_nan_is_nan() -> None:
     torch.testing.assert_close(play(operation, x), functional.max_pool2d(x, 2), equal_nan=True)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(shape=SIZES, batch=BATCHES, operation=st.sampled_from(["add", "mul"]), broadcast=st.booleans())
 def test_sums_and_products(shape: tuple[int, int, int], batch: int, operation: str, broadcast: bool) -> None:
     a = torch.randn(batch, *shape)
@@ -116,7 +116,7 @@ def test_sums_and_products(shape: tuple[int, int, int], batch: int, operation: s
     torch.testing.assert_close(result, ((a + b) if operation == "add" else a * b).clamp(-1, 1))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     size=st.tuples(st.integers(1, 20), st.integers(1, 20)),
     channels=st.lists(st.integers(1, 6), min_size=1, max_size=4),
@@ -129,7 +129,7 @@ def test_concatenation_and_flattening(size: tuple[int, int], channels: list[int]
     assert torch.equal(play(Flattening(name="flat", source=0), whole, axes="c"), whole.flatten(1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=st.tuples(st.sampled_from([1, 2, 10, 1000]), st.integers(1, 4), st.integers(1, 20)),
     batch=BATCHES,

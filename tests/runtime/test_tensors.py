@@ -53,7 +53,7 @@ def play(
 BATCHES = st.sampled_from([1, 3, 16, 18])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 5), min_size=3, max_size=6), seed=st.randoms(use_true_random=False), batch=BATCHES,
     bordered=st.booleans(), threads=st.sampled_from([1, 2]),

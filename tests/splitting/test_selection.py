@@ -32,7 +32,7 @@ from rvsm.splitting.selection import (
     together,
 )
 
-fixed = settings(derandomize=True, deadline=None, max_examples=60)
+fixed = settings(derandomize=True, max_examples=60)
 
 # A handful of values makes ties the rule; among them are zero, the smallest positive numbers, and two neighbours that
 # differ in the last bit.

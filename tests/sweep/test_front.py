@@ -10,7 +10,7 @@ POINTS = st.integers(1, 3).flatmap(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(POINTS)
 def test_a_point_is_on_the_front_unless_another_is_better(points: list[tuple[float, ...]]) -> None:
     found = front(points)
@@ -20,7 +20,7 @@ def test_a_point_is_on_the_front_unless_another_is_better(points: list[tuple[flo
     assert [points[i] for i in found] == sorted((points[i] for i in found), reverse=True)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(POINTS, st.floats(0.1, 10), st.floats(-5, 5))
 def test_the_knee_does_not_depend_on_units(points: list[tuple[float, ...]], factor: float, shift: float) -> None:
     best = [points[i] for i in front(points)]

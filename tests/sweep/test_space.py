@@ -21,18 +21,18 @@ def read(*params: str, flags: tuple[str, ...] = ()) -> Space:
 
 
 class TestWords:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(NAMES, NUMBERS, NUMBERS, st.booleans())
     def test_a_range(self, name: str, low: float, high: float, log: bool) -> None:
         found = asked(f"{name}={low!r}:{high!r}{':log' * log}")
         assert found == (name, (repr(low), repr(high)), True, log)
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(NAMES, st.lists(PLAIN | LISTS | NUMBERS.map(repr), min_size=2, max_size=5, unique=True))
     def test_choices(self, name: str, values: list[str]) -> None:
         assert asked(f"{name}={','.join(values)}") == (name, tuple(values), False, False)
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(st.text(max_size=20))
     def test_anything_is_read_or_refused_with_a_sentence(self, text: str) -> None:
         try:

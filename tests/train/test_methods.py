@@ -10,7 +10,7 @@ from rvsm.config import read_config
 from rvsm.optimizers import OPTIMIZERS
 from rvsm.schedules import SCHEDULES
 
-LEARNING = ["--model.width", "16", "--training.epochs", "6", "--training.batch", "64"]
+LEARNING = ["--model.width", "8", "--training.epochs", "6", "--training.batch", "64"]
 METHODS: dict[str, list[str]] = {
     "dense": [],
     "rvsm": ["--budget.sparsity", "0.9"],
@@ -114,7 +114,8 @@ def test_a_budget_of_multiplications(train: Any) -> None:
 
 
 def test_bfloat16(train: Any) -> None:
-    run = train(read_config(flags=[*LEARNING, "--training.precision", "bfloat16", "--budget.sparsity", "0.4"]))
+    flags = ["--training.precision", "bfloat16", "--training.epochs", "4", "--budget.sparsity", "0.4"]
+    run = train(read_config(flags=[*LEARNING, *flags]))
     assert run.about()["precision"] == "bfloat16"
     assert run.result()["test"]["u"]["accuracy"] > 0.8
     assert all(w.dtype != torch.bfloat16 for w in run.weights().values())
