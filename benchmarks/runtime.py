@@ -179,19 +179,19 @@ def write(comparisons: list[Comparison], file: dict[str, float], threads: int, r
         *[part for comparison in comparisons for part in (comparison.markdown(), "")],
     ]  # fmt: skip
     document, records = out / "runtime.md", out / "runtime.jsonl"
-    sections = _sections(document.read_text(encoding="utf-8")) if document.exists() else {}
-    sections[machine().name] = "\n".join(section).strip()
-    text = "\n\n".join([INTRODUCTION.strip(), *(f"## {name}\n\n{body}" for name, body in sorted(sections.items()))])
+    known = sections(document.read_text(encoding="utf-8")) if document.exists() else {}
+    known[machine().name] = "\n".join(section).strip()
+    text = "\n\n".join([INTRODUCTION.strip(), *(f"## {name}\n\n{body}" for name, body in sorted(known.items()))])
     document.write_text(text + "\n", encoding="utf-8")
-    known = records.read_text(encoding="utf-8").splitlines() if records.exists() else []
-    others = [line for line in known if json.loads(line)["machine"] != machine().name]
+    lines = records.read_text(encoding="utf-8").splitlines() if records.exists() else []
+    others = [line for line in lines if json.loads(line)["machine"] != machine().name]
     found = [*(record for comparison in comparisons for record in comparison.records()), {"title": "file", **file}]
     own = [json.dumps({"machine": machine().name, **record}, ensure_ascii=False) for record in found]
     records.write_text("\n".join([*others, *own]) + "\n", encoding="utf-8")
     print(f"written to {document}")
 
 
-def _sections(text: str) -> dict[str, str]:
+def sections(text: str) -> dict[str, str]:
     """Return what stands under each heading of the second level."""
     parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
     return {name.strip(): body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
