@@ -51,10 +51,10 @@ class ViT(nn.Module):
 
 
 def block(
-    before: int, after: int, size: int, *, act: type[nn.Module] | None = nn.ReLU, **options: int
+    before: int, after: int, size: int, *, act: type[nn.Module] | None = nn.ReLU, stride: int = 1, groups: int = 1
 ) -> nn.Sequential:
     """Return a convolution with batch norm and an activation."""
-    convolution = nn.Conv2d(before, after, size, padding=size // 2, bias=False, **options)
+    convolution = nn.Conv2d(before, after, size, stride, size // 2, groups=groups, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(after), *([act()] if act else []))
 
 
