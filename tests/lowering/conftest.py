@@ -1,5 +1,6 @@
 """Programs of known parts, whatever the machine is doing: who is faster is measured where a test asks for it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,10 +9,12 @@ from torch.export import ExportedProgram
 from rvsm.lowering import fallback
 
 
-@pytest.fixture(autouse=True)
-def unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")  # before the programs that a module shares
+def unguarded() -> Iterator[None]:
     """Never leave a network to PyTorch only because it was faster there."""
-    monkeypatch.setattr(fallback, "_is_slower", lambda *given: False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fallback, "_is_slower", lambda *given: False)
+        yield
 
 
 @pytest.fixture
