@@ -1,7 +1,7 @@
 """Accuracy at equal sparsity: train what is missing of the grid, collect it, and write its table and picture.
 
     python experiments/frontier/frontier.py train --data cifar10.tar.xz --jobs 2     # stop and start it at any time
-    python experiments/frontier/frontier.py table                                     # from results/frontier.jsonl
+    python experiments/frontier/frontier.py table                                     # from frontier.jsonl here
 
 A file of this folder is a method; the grid of sparsities, scopes, schedules and seeds is here. Seeds come in turn, so
 that an unfinished grid has all methods with the first seed before the second begins.
@@ -24,10 +24,11 @@ from rvsm.config import read_config
 from rvsm.models import fastnet
 from rvsm.records import Run, folder_of
 from rvsm.train import run_all
+from rvsm.train.recorder import StoppedError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LINES = ROOT / "results" / "frontier.jsonl"
+LINES = HERE / "frontier.jsonl"  # not in results/, whose lines have a file each; here the grid has them
 DOCUMENT = ROOT / "docs" / "results.md"
 PICTURE = ROOT / "results" / "pictures" / "frontier.png"
 SPARSITIES = (0.98, 0.95, 0.99, 0.9)
@@ -172,7 +173,10 @@ def main() -> None:
     training.set_defaults(command=train)
     commands.add_parser("table", help="write docs/results.md and the picture").set_defaults(command=table)
     options = parser.parse_args()
-    options.command(options)
+    try:
+        options.command(options)
+    except StoppedError as stopped:
+        raise SystemExit(str(stopped)) from None
 
 
 if __name__ == "__main__":

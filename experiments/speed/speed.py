@@ -8,7 +8,7 @@
 `train` trains to several speeds with single weights, blocks of 2, 4 and 8 output channels, and whole filters; and dense
 networks of several widths. `time` measures all finished networks at batch 1 and 64: the sparse ones in the runtime, the
 dense ones in OpenVINO and ONNX Runtime, in float32 and, quantized with training images, in int8. Its lines are in
-results/speed.jsonl. `table` writes results/speed.md and results/pictures/speed.png. Other options, such as
+speed.jsonl here. `table` writes results/speed.md and results/pictures/speed.png. Other options, such as
 --training.epochs 20, are those of each training.
 """
 
@@ -319,7 +319,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=32, help="height and width of the images")
     parser.add_argument("--engines", nargs="*", default=["OpenVINO", "ONNX Runtime"], help="of the dense networks")
     parser.add_argument("--no-int8", action="store_true", help="leave out the quantized networks")
-    parser.add_argument("--lines", type=Path, default=ROOT / "results" / "speed.jsonl", help="the measured networks")
+    parser.add_argument(
+        "--lines", type=Path, default=Path(__file__).with_name("speed.jsonl"), help="the measured networks"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "results", help="where the table and the picture go")
     options, options.flags = parser.parse_known_args(namespace=argparse.Namespace())
     COMMANDS[options.command](options)
