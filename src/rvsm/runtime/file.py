@@ -52,7 +52,7 @@ def encode(plan: Plan, values: Values = "float32") -> bytes:
     for k, weights in plan.weights.items():
         arrays = {**stored(weights, values), "bias": plan.biases[k]}
         tensors |= {f"{k}.{part}": array for part, array in arrays.items()}
-    version = _version(plan) if values == "float32" else VERSION
+    version = max(_version(plan), 1 if values == "float32" else 4)
     # One entry of metadata: several have no fixed order, so equal networks would give different files.
     graph = json.dumps({"version": version, **graph_of(plan)}, separators=(",", ":"), ensure_ascii=False)
     return save(tensors, {"rvsm": graph})
