@@ -94,8 +94,10 @@ def drawn(canvas: Canvas, keys: Sequence[Key]) -> Iterator[None]:
     after = before + height(keys, width)
     with _grown(canvas, before, after):
         made = _legend(canvas, keys)
-        yield
-        made.remove()
+        try:
+            yield
+        finally:
+            made.remove()
 
 
 @contextmanager
@@ -109,12 +111,14 @@ def _grown(canvas: Canvas, before: float, after: float) -> Iterator[None]:
         axes.set_position((box.x0, bottom + scale * box.y0, box.width, scale * box.height))
     for text, (x, y) in labels:
         text.set_position((x, bottom + scale * y))
-    yield
-    canvas.set_figheight(before)
-    for axes, box in panels:
-        axes.set_position(box)
-    for text, place in labels:
-        text.set_position(place)
+    try:
+        yield
+    finally:
+        canvas.set_figheight(before)
+        for axes, box in panels:
+            axes.set_position(box)
+        for text, place in labels:
+            text.set_position(place)
 
 
 def _legend(canvas: Canvas, keys: Sequence[Key]) -> Legend:
