@@ -1,28 +1,34 @@
 """Accuracy at equal sparsity: train what is missing of the grid, collect it, and write its table and picture.
 
     python experiments/frontier/frontier.py train --data cifar10.tar.xz --jobs 2     # stop and start it at any time
+    python experiments/frontier/frontier.py time                                      # while nothing else runs
     python experiments/frontier/frontier.py table                                     # from frontier.jsonl here
 
-A file of this folder is a method; the grid of sparsities, scopes, schedules and seeds is here. Seeds come in turn, so
-that an unfinished grid has all methods with the first seed before the second begins.
+A file of this folder is a method; the grid of sparsities, scopes, schedules, optimizers and seeds is here. Seeds come
+in turn, so that an unfinished grid has all methods with the first seed before the second begins. `time` measures the
+networks of the first seed at batch 64, the sparse ones packed and the dense ones in the fastest engine. The dense
+networks of several widths then show what a dense network reaches that is as fast as a sparse one.
 """
 
 import argparse
-import json
+import math
+import os
 import statistics
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from rvsm.collect import collect, read
+from rvsm.bench import OURS, measure
+from rvsm.collect import by_name, collect, read
 from rvsm.config import read_config
+from rvsm.markdown import pipe_table
 from rvsm.models import fastnet
-from rvsm.records import Run, folder_of
+from rvsm.records import Record, Run, folder_of
 from rvsm.train import run_all
 from rvsm.train.recorder import StoppedError
 
@@ -41,6 +47,11 @@ METHODS = {
     "narrow": "dense, as many weights",
 }
 RESNET = {"rvsm": METHODS["rvsm"], "rvsm-paper": METHODS["rvsm-paper"], "magnitude": METHODS["magnitude"]}
+ADAMW = {"dense": "dense", "rvsm": METHODS["rvsm"], "magnitude": METHODS["magnitude"]}
+WIDTHS = (0.1875, 0.125)  # more dense networks; those with as many weights as a sparse one are narrower still
+BATCH = 64
+MISSING = "–"
+DENSE_ENGINES = ("ONNX Runtime", "OpenVINO")
 
 
 def grid() -> Iterator[tuple[Path, list[str]]]:
@@ -55,6 +66,12 @@ def grid() -> Iterator[tuple[Path, list[str]]]:
             else:
                 flags = ["--name", f"fastnet-{method}-{percent}", "--budget.sparsity", repr(sparsity)]
                 yield HERE / f"fastnet-{method}.toml", flags
+    for width in WIDTHS:
+        yield HERE / "fastnet-dense.toml", ["--name", f"fastnet-width-{width}", "--model.width", repr(width)]
+    for method in ADAMW:
+        # The learning rate and the weight decay were chosen for the dense network.
+        change = ["--optimizer.name", "adamw", "--optimizer.lr", "0.01", "--optimizer.weight_decay", "0.05"]
+        yield HERE / f"fastnet-{method}.toml", ["--name", f"fastnet-{method}-adamw", *change]
     for scope in ("layer", "global"):
         for schedule in ("step", "cosine"):
             for method in RESNET:
@@ -98,59 +115,125 @@ def train(options: argparse.Namespace) -> None:
                 collect(finished, LINES)
 
 
+def measured(options: argparse.Namespace) -> None:
+    """Time the networks of the first seed, and add what was measured to their lines."""
+    for folder in sorted(Path(options.runs).glob("fastnet-*-s0")):
+        if (folder / "result.json").exists():
+            measure(
+                folder, batches=(BATCH,), engines=[*DENSE_ENGINES, OURS], threads=len(os.sched_getaffinity(0)), rounds=9
+            )
+            collect([Run(folder)], LINES)
+
+
 def table(options: argparse.Namespace) -> None:
-    """Write the table into docs/results.md, and the picture."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for line in LINES.read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
-        found[run["name"]].append(100 * run["test"]["u"]["accuracy"])
+    """Write the tables into docs/results.md, and the picture."""
+    found = by_name(read(LINES), str(LINES))
     text = DOCUMENT.read_text(encoding="utf-8")
     begin, end = "<!-- frontier -->", "<!-- end of frontier -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
-    DOCUMENT.write_text(f"{before}{begin}\n{_tables(found)}\n{end}{after}", encoding="utf-8")
-    _draw(found)
+    DOCUMENT.write_text(f"{before}{begin}\n\n{tables(found)}\n\n{end}{after}", encoding="utf-8")
+    draw(found)
 
 
-def _tables(found: Mapping[str, list[float]]) -> str:
-    dense = _cell(found.get("fastnet-dense"))
-    lines = [
-        f"| fast network, a quarter of the width, 8 epochs (dense: {dense}) | 90 % | 95 % | 98 % | 99 % |",
-        "| --- | ---: | ---: | ---: | ---: |",
+Found = dict[str, list[Record]]
+
+
+def tables(found: Found) -> str:
+    """Return the three tables, and the lead over magnitude pruning."""
+    columns = [f"{100 * s:g}" for s in sorted(SPARSITIES)]
+    head = [
+        f"fast network, a quarter of the width, 8 epochs (dense: {cell(found, 'fastnet-dense')})",
+        *(f"{percent} %" for percent in columns),
     ]
-    for method, title in METHODS.items():
-        cells = [_cell(found.get(f"fastnet-{method}-{100 * s:g}")) for s in sorted(SPARSITIES)]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        "| ResNet-18, a quarter of the width, 12 epochs, 93.7 %"
-        " | in each layer, steps | in each layer, cosine | global, steps | global, cosine |",
-        "| --- | ---: | ---: | ---: | ---: |",
+    rows = [[title, *(cell(found, f"fastnet-{m}-{p}") for p in columns)] for m, title in METHODS.items()]
+    rows.append([f"dense, as fast at batch {BATCH}", *(as_fast(found, f"fastnet-rvsm-{p}") for p in columns)])
+    resnet = [
+        [title, *(cell(found, f"resnet18-{m}-{s}-{t}") for s in ("layer", "global") for t in ("step", "cosine"))]
+        for m, title in RESNET.items()
     ]
-    for method, title in RESNET.items():
-        ends = ("layer-step", "layer-cosine", "global-step", "global-cosine")
-        lines.append(f"| {title} | {' | '.join(_cell(found.get(f'resnet18-{method}-{end}')) for end in ends)} |")
-    return "\n".join(["", *lines, ""])
+    resnet_head = [
+        "ResNet-18, a quarter of the width, 12 epochs, 93.7 %",
+        *("in each layer, steps", "in each layer, cosine", "global, steps", "global, cosine"),
+    ]
+    adamw = [[title, cell(found, f"fastnet-{m}-adamw")] for m, title in ADAMW.items()]
+    parts = [
+        known(head, rows),
+        lead(found),
+        known(resnet_head, resnet),
+        known(["fast network with AdamW", "95 %"], adamw),
+    ]
+    return "\n\n".join(part.rstrip() for part in parts if part)
 
 
-def _cell(accuracies: list[float] | None) -> str:
-    if not accuracies:
-        return "not run yet"
-    mean = f"{statistics.mean(accuracies):.2f}"
-    return f"{mean} ± {statistics.stdev(accuracies):.2f}" if len(accuracies) > 1 else f"{mean} (one seed)"
+def known(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table without the rows that have nothing yet; empty if there are none."""
+    begun = [row for row in rows if any(value != MISSING for value in row[1:])]
+    return pipe_table(head, begun) if begun else ""
 
 
-def _draw(found: Mapping[str, list[float]]) -> None:
+def accuracies(found: Found, name: str) -> dict[int, float]:
+    """Return the test accuracies of u in per cent, by seed."""
+    runs = [run for run in found.get(name, []) if run.outcome is not None and run.seed is not None]
+    return {run.seed: 100 * run.outcome.u.accuracy for run in runs}  # type: ignore[union-attr, misc]
+
+
+def cell(found: Found, name: str) -> str:
+    """Return the mean and the standard deviation over the seeds."""
+    each = list(accuracies(found, name).values())
+    if not each:
+        return MISSING
+    mean = f"{statistics.mean(each):.2f}"
+    return f"{mean} ± {statistics.stdev(each):.2f}" if len(each) > 1 else f"{mean} (one seed)"
+
+
+def lead(found: Found) -> str:
+    """Say how far the default is ahead of magnitude pruning, seed by seed."""
+    sentences = []
+    for sparsity in sorted(SPARSITIES):
+        ours, theirs = (accuracies(found, f"fastnet-{m}-{100 * sparsity:g}") for m in ("rvsm", "magnitude"))
+        if leads := [ours[seed] - theirs[seed] for seed in ours if seed in theirs]:
+            each = ", ".join(f"{value:+.2f}" for value in leads)
+            sentences.append(f"{100 * sparsity:g} %: {statistics.mean(leads):+.2f} ({each})")
+    return f"RVSM minus magnitude pruning, mean and seeds: {'; '.join(sentences)}." if sentences else ""
+
+
+def milliseconds(found: Found, name: str) -> float | None:
+    """Return the time of a call in the fastest engine: for a sparse network, that of the runtime."""
+    for run in found.get(name, []):
+        if run.outcome is not None and run.outcome.runtime is not None:
+            engines = DENSE_ENGINES if is_dense(name) else (OURS,)
+            return min(t.milliseconds for t in run.outcome.runtime.engines if t.engine in engines and t.batch == BATCH)
+    return None
+
+
+def is_dense(name: str) -> bool:
+    """Return whether a network of the grid is dense."""
+    return name.startswith(("fastnet-dense", "fastnet-narrow", "fastnet-width"))
+
+
+def as_fast(found: Found, name: str) -> str:
+    """Return the accuracy of a dense network that takes as long: between two widths, over the logarithm of the time."""
+    wanted = milliseconds(found, name)
+    widths = [(milliseconds(found, other), accuracies(found, other)) for other in found if is_dense(other)]
+    points = sorted((math.log(time), statistics.mean(each.values())) for time, each in widths if time and each)
+    if wanted is None or len(points) < 2 or not points[0][0] <= math.log(wanted) <= points[-1][0]:
+        return MISSING
+    times, means = zip(*points, strict=True)
+    return f"{np.interp(math.log(wanted), times, means):.2f}"
+
+
+def draw(found: Found) -> None:
+    """Draw the accuracy of each method over the sparsity."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes: Any = figure.subplots()
     for method, title in METHODS.items():
-        points = [(s, found[f"fastnet-{method}-{100 * s:g}"]) for s in sorted(SPARSITIES)]
-        shown = [(1 / (1 - s), statistics.mean(a), statistics.stdev(a) if len(a) > 1 else 0.0) for s, a in points if a]
+        points = [(s, list(accuracies(found, f"fastnet-{method}-{100 * s:g}").values())) for s in sorted(SPARSITIES)]
+        shown = [(1 / (1 - s), statistics.mean(a), deviation(a)) for s, a in points if a]
         if shown:
             x, y, error = zip(*shown, strict=True)
-            axes.errorbar(
-                x, y, yerr=error, marker="o", capsize=3, label=title, linestyle="--" * (method == "narrow") or "-"
-            )
+            style = "--" if method == "narrow" else "-"
+            axes.errorbar(x, y, yerr=error, marker="o", capsize=3, label=title, linestyle=style)
     axes.set_xscale("log")
     axes.set_xticks([1 / (1 - s) for s in sorted(SPARSITIES)], [f"{100 * s:g} %" for s in sorted(SPARSITIES)])
     axes.minorticks_off()
@@ -158,6 +241,11 @@ def _draw(found: Mapping[str, list[float]]) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.savefig(PICTURE, dpi=110)
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation, or 0 for one value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def main() -> None:
@@ -171,6 +259,9 @@ def main() -> None:
     training.add_argument("--seeds", type=int, default=3, help="how many seeds")
     training.add_argument("--only", nargs="*", default=[""], help="parts of the names of those to train")
     training.set_defaults(command=train)
+    timing = commands.add_parser("time", help="measure the networks of the first seed")
+    timing.add_argument("--runs", type=Path, default=Path("runs/frontier"), help="where the runs are")
+    timing.set_defaults(command=measured)
     commands.add_parser("table", help="write docs/results.md and the picture").set_defaults(command=table)
     options = parser.parse_args()
     try:
