@@ -55,6 +55,29 @@ def test_threads_change_nothing(threads: int, count: int, seconds: float) -> Non
     np.testing.assert_allclose(many(x), alone(x), rtol=1e-4, atol=1e-4)
 
 
+def test_a_single_image_of_a_small_network_takes_the_short_way() -> None:
+    """It gives what the long way gives, in arrays of its own, also from many threads at once."""
+    program = Program(plan(), threads=2).prepare()
+    x = images(40)
+    program._single.chunk_seconds = 1.0
+    expected = [program(x[k : k + 1]) for k in range(len(x))]
+    program._single.chunk_seconds = 1e-9
+    assert program._single.is_quick
+    results: dict[int, np.ndarray] = {}
+
+    def work(first: int) -> None:
+        for k in range(first, len(x), 4):
+            results[k] = program(x[k : k + 1])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k, value in enumerate(expected):
+        np.testing.assert_array_equal(results[k], value)
+
+
 def test_two_programs_at_once_and_one_from_many_threads() -> None:
     programs = [Program(plan(seed=k), threads=2).prepare() for k in range(2)]
     for program in programs:

@@ -45,6 +45,10 @@ class Program:
         self._limit = limit or Limit()
         self._lock = Lock()
         self._stages: dict[str, Stage] = {}
+        self._names = [array.name for array in plan.arrays]
+        self._inputs = list(zip(plan.input_sizes(), (array.integer for array in plan.arrays), strict=True))
+        self._outputs = plan.output_sizes()
+        self._lanes = machine().lanes
         self._tail_limit = 0  # up to this many images, one by one is faster than a partly filled vector
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
@@ -52,19 +56,18 @@ class Program:
 
         Several inputs can be given by name. Results that have names are returned as a dict.
         """
-        return self.run(in_order(inputs, named, [array.name for array in self.plan.arrays]))
+        return self.run(in_order(inputs, named, self._names))
 
     def run(self, inputs: Sequence[Any], *, alone: bool = False) -> Any:
         """Return the outputs for these inputs; with ``alone``, on the calling thread only, as timed by ``explain``."""
-        plan = self.plan
-        given = zip(inputs, plan.input_sizes(), plan.arrays, strict=False)
-        checked = [batch_array(x, sizes, integer=array.integer) for x, sizes, array in given]
-        if len(inputs) != len(plan.inputs):
-            raise ValueError(f"the network takes {len(plan.inputs)} inputs but {len(inputs)} are given")
+        given = zip(inputs, self._inputs, strict=False)
+        checked = [batch_array(x, sizes, integer=integer) for x, (sizes, integer) in given]
+        if len(inputs) != len(self._inputs):
+            raise ValueError(f"the network takes {len(self._inputs)} inputs but {len(inputs)} are given")
         outputs = self._compute(checked, batch_size(checked), alone=alone)
         results = tuple(like(output, inputs[0]) for output in outputs)
-        if plan.outputs[0].name:
-            return dict(zip((output.name for output in plan.outputs), results, strict=True))
+        if self.plan.outputs[0].name:
+            return dict(zip((output.name for output in self.plan.outputs), results, strict=True))
         return results[0] if len(results) == 1 else results
 
     def explain(self, batch: int | None = None) -> Explanation:
@@ -98,10 +101,12 @@ class Program:
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
         """Return the outputs for ``count`` images."""
-        outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self.plan.output_sizes()]
+        if count == 1 and (single := self._single).is_quick:
+            return single.quickly(inputs, self._outputs)
+        outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self._outputs]
         if count:
             batch, single = self._batch, self._single
-            tail = count % machine().lanes
+            tail = count % self._lanes
             if tail > self._tail_limit:
                 tail = 0
             if tail < count:
@@ -131,7 +136,7 @@ class Program:
                     except TooLargeError:
                         batch = single
                     self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
-                    if self._tail_limit >= machine().lanes:  # such as tokens, which fill vectors alone
+                    if self._tail_limit >= self._lanes:  # such as tokens, which fill vectors alone
                         batch = single
                     self._stages = {"single": single, "batch": batch}
         return self._stages[name]

@@ -1,10 +1,10 @@
 """A stage: a schedule as machine code, with memory for its calls; it runs on one thread or on the team."""
 
 import ctypes
+import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,41 @@ LONG_STEP = 30e-6  # seconds of a step on each thread: then a barrier costs litt
 QUICK = 50e-6  # seconds: with less work than this for each thread, helpers are not woken
 
 
+class Desk:
+    """Memory for one call at a time: what the player reads about the call, and arenas for its threads.
+
+    Desks are used again and again: a call of a small network takes a few microseconds, and making a desk takes more.
+    """
+
+    def __init__(self, inputs: int, outputs: int, threads: int) -> None:
+        self.arenas: list[NDArray[np.uint8]] = []
+        self._places = [0] * threads  # of the arenas
+        slots = player.CALL_SLOTS + threads + inputs + outputs
+        self._memory = aligned(8 * slots)
+        self._slots = memoryview(self._memory.data).cast("q")
+        self.address: int = self._memory.ctypes.data
+        first = self.address + 8 * player.CALL_SLOTS
+        self._lists = first, first + 8 * threads, first + 8 * (threads + inputs)  # of arenas, inputs and outputs
+        self._pack = struct.Struct(f"{slots}q").pack_into
+        self._zeros = [0] * (player.CALL_SLOTS - player.PROBLEM)  # no problem yet, and counters
+
+    def lay(self, count: int, size: int) -> None:
+        """Have at least ``count`` arenas of ``size`` bytes."""
+        for k in range(len(self.arenas), count):
+            self.arenas.append(aligned(size))
+            self._places[k] = self.arenas[k].ctypes.data
+
+    def write(self, table: int, inputs: list[int], outputs: list[int], about: tuple[int, ...]) -> None:
+        """Describe a call: the addresses of the steps and of the arrays, and the slots from ``BATCH`` on."""
+        self._pack(self._slots, 0, table, *self._lists, *about, *self._zeros, *self._places, *inputs, *outputs)
+
+    def check(self) -> None:
+        """Raise IndexError if a kernel has reported an index beyond the rows of a table."""
+        if rows := self._slots[player.PROBLEM]:
+            self._slots[player.PROBLEM] = 0
+            raise IndexError(f"a number in the input must be from 0 to {rows - 1}, a row of a table")
+
+
 class Stage:
     """The compiled kernels of a schedule, the table that the player reads, and memory for calls."""
 
@@ -33,9 +68,35 @@ class Stage:
         self.chunk_seconds = 0.0  # seconds of one chunk on one thread, once measured
         addresses = compile_functions(step.variant for step in schedule.steps)
         self._table = np.stack([step.row(addresses) for step in schedule.steps])
+        self._table_address = self._table.ctypes.data
         self._play = _play_function()
         self._yield = _yield_address()
-        self._free: list[NDArray[np.uint8]] = []
+        self._free: list[Desk] = []
+        self._places: list[tuple[Desk, list[Floats], list[Floats]]] = []
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a chunk is computed before helpers would begin; then the call around it counts as well."""
+        return self.chunk_seconds < QUICK * self.threads
+
+    def quickly(self, inputs: Sequence[Floats], outputs: Sequence[tuple[int, ...]]) -> list[Floats]:
+        """Return the outputs of one image, of these sizes, computed on this thread in arrays that are kept.
+
+        The call is described once. Copying small arrays takes less time than finding out where they are.
+        """
+        try:
+            desk, sources, targets = self._places.pop()  # atomic, as is append, so threads need no lock
+        except IndexError:
+            sources = [np.empty((1, *x.shape[1:]), np.float32) for x in inputs]
+            targets = [np.empty((1, *sizes), np.float32) for sizes in outputs]
+            desk = self._desk(sources, targets, range(1), threads=1, shared=True)
+        for source, x in zip(sources, inputs, strict=True):
+            source[...] = x
+        self._play(desk.address, 0, len(self._table), 0)
+        results = [target.copy() for target in targets]
+        self._places.append((desk, sources, targets))
+        desk.check()
+        return results
 
     def perform(
         self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, *, alone: bool = False
@@ -65,34 +126,28 @@ class Stage:
         long = self.chunk_seconds >= PATIENCE  # then all threads work on one step at a time
         steps = len(self.schedule.steps)
         shared = long or (threads > 1 and (uneven or self.chunk_seconds > LONG_STEP * threads * steps))
-        arenas = self._take(1 if shared else min(threads, chunks))
-        threads = threads if shared else len(arenas)
+        threads = threads if shared else min(threads, chunks)
+        desk = self._desk(inputs, outputs, images, threads=threads, shared=shared)
         try:
-            call = self._call(inputs, outputs, images, threads=threads, shared=shared, arenas=arenas)
             for first, last in [(k, k + 1) for k in range(steps)] if long else [(0, steps)]:
-                play = partial(self._play, call[0].ctypes.data, first, last)
                 if threads == 1:
-                    play(0)
+                    self._play(desk.address, first, last, 0)
                 else:
-                    team().run(play, threads)
-            if call[0][player.PROBLEM]:
-                raise IndexError(
-                    f"a number in the input must be from 0 to {call[0][player.PROBLEM] - 1}, a row of a table"
-                )
+                    team().run(partial(self._play, desk.address, first, last), threads)
+            desk.check()
         finally:
-            self._free += arenas
+            self._free.append(desk)
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
         """Return the seconds of each step for the chunk in these arrays, on this thread: the minimum of several."""
-        arenas = self._take(1)
-        call = self._call(inputs, outputs, range(self.schedule.images), threads=1, shared=True, arenas=arenas)
+        desk = self._desk(inputs, outputs, range(self.schedule.images), threads=1, shared=True)
         best = [float("inf")] * len(self.schedule.steps)
         for _ in range(repeats if self.schedule.seconds < LONG else 1):
             for k in range(len(best)):
                 begin = time.perf_counter()
-                self._play(call[0].ctypes.data, k, k + 1, 0)
+                self._play(desk.address, k, k + 1, 0)
                 best[k] = min(best[k], time.perf_counter() - begin)
-        self._free += arenas
+        self._free.append(desk)
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
@@ -102,31 +157,25 @@ class Stage:
             run = partial(self.perform, inputs, outputs, range(self.schedule.images), alone=True)
             self.chunk_seconds = least_seconds(run, limit=LONG)
 
-    def _take(self, count: int) -> list[NDArray[np.uint8]]:
-        taken: list[NDArray[np.uint8]] = []
-        with suppress(IndexError):  # pop and += are atomic, so threads need no lock
-            while len(taken) < count:
-                taken.append(self._free.pop())
-        return taken + [aligned(self.schedule.arena_bytes) for _ in range(count - len(taken))]
+    def _desk(
+        self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, *, threads: int, shared: bool
+    ) -> Desk:
+        """Return memory for a call in which the call is described; it belongs to the caller until it is appended."""
+        try:
+            desk = self._free.pop()  # atomic, as is append, so threads need no lock
+        except IndexError:
+            desk = Desk(len(inputs), len(outputs), self.threads)
+        desk.lay(1 if shared else threads, self.schedule.arena_bytes)
+        about = len(images), self._chunks(images), threads, shared, self._yield
+        sources, targets = ([_address(a, images.start) for a in arrays] for arrays in (inputs, outputs))
+        desk.write(self._table_address, sources, targets, about)
+        return desk
 
-    def _call(
-        self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, *, threads: int, shared: bool,
-        arenas: Sequence[NDArray[np.uint8]],
-    ) -> list[NDArray[np.generic]]:  # fmt: skip
-        """Return the description of a call, and the tables that it points to."""
-        call = aligned(8 * player.CALL_SLOTS).view(np.int64)
-        memory = np.array([arena.ctypes.data for arena in arenas], dtype=np.int64)
-        sources, targets = (
-            np.array([a.ctypes.data + images.start * a[0].nbytes for a in arrays], dtype=np.int64)
-            for arrays in (inputs, outputs)
-        )
-        call[player.OPERATIONS] = self._table.ctypes.data
-        call[player.ARENAS] = memory.ctypes.data
-        call[player.INPUTS], call[player.OUTPUTS] = sources.ctypes.data, targets.ctypes.data
-        call[player.BATCH], call[player.CHUNKS] = len(images), self._chunks(images)
-        call[player.THREADS], call[player.SHARED] = threads, shared
-        call[player.YIELD] = self._yield
-        return [call, memory, sources, targets]
+
+def _address(array: Floats, image: int) -> int:
+    """Return where an image of a contiguous array begins."""
+    start: int = array.ctypes.data
+    return start + image * (array.nbytes // len(array)) if image else start
 
 
 def _play_function() -> Callable[[int, int, int, int], None]:

@@ -59,7 +59,7 @@ def check_axes(axes: object, shape: Shape, subject: str, sizes: tuple[int, ...] 
 
 def batch_array(x: Any, expected: tuple[int, ...], *, integer: bool = False) -> NDArray[np.float32]:
     """Return a NumPy or torch batch as contiguous float32, after checking its sizes; integers must stay exact."""
-    array = np.asarray(x.detach().cpu().numpy() if is_tensor(x) and integer else _floats(x) if is_tensor(x) else x)
+    array = _as_array(x, integer) if is_tensor(x) else np.asarray(x)
     if array.dtype.kind not in ("iub" if integer else "fiub"):
         kind = "integers" if integer else "numbers"
         raise TypeError(f"the input must hold {kind} but has dtype {array.dtype}")
@@ -73,8 +73,12 @@ def batch_array(x: Any, expected: tuple[int, ...], *, integer: bool = False) -> 
     return np.ascontiguousarray(array, dtype=np.float32)
 
 
-def _floats(x: Any) -> Any:
-    return x.detach().cpu().float().numpy()
+def _as_array(x: Any, integer: bool) -> NDArray[Any]:
+    """Return a tensor as an array, in float32 unless integers are expected."""
+    if x.requires_grad or not x.is_cpu:
+        x = x.detach().cpu()
+    array: NDArray[Any] = (x if integer else x.float()).numpy()
+    return array
 
 
 def in_order(inputs: Sequence[Any], named: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
