@@ -114,13 +114,18 @@ class Copy(Variant):
 class Shift(Variant):
     """Makes shifted copies of planes, several of each, with zeros according to a mask.
 
-    Each thread makes the copies that it needs, because fetching them from another core would take longer.
+    ``masks`` has the place of each vector's mask among the different ones: a mask has 32 bits for each lane. Each
+    thread makes the copies that it needs, because fetching them from another core would take longer.
     """
 
-    operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "masks", "copies", "vectors", "ranges")
+    operands = (
+        *("x", "y", "y_thread", "channels", "x_plane", "y_plane"),
+        *("table", "masks", "different", "copies", "vectors", "ranges"),
+    )
 
     def _write(self, f: Kernel) -> None:
-        x, y, table, masks = f.buffer("x"), f.buffer("y"), f.pointer("table"), f.pointer("masks")
+        x, y = f.buffer("x"), f.buffer("y")
+        table, masks, different = (f.pointer(name) for name in ("table", "masks", "different"))
         x_plane, y_plane, copies, vectors = f.numbers("x_plane", "y_plane", "copies", "vectors")
         y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
         mine = f.at(f.pointer("ranges"), f.mul(f.part(), 16))
@@ -130,11 +135,13 @@ class Shift(Variant):
             with f.loop(0, copies) as number:
                 entry = f.at(table, f.mul(number.index, 16))
                 here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
-                bits = f.at(masks, f.mul(f.mul(number.index, vectors), 2))
+                places = f.at(masks, f.mul(f.mul(number.index, vectors), 4))
                 with f.loop(first, last) as k:
                     offset = f.mul(k.index, 4 * f.lanes)
-                    value = f.masked_load(f.at(here, offset), f.mask(f.at(bits, f.mul(k.index, 2))))
-                    f.store(f.kind, value, f.at(there, offset))
+                    place = f.op(f"zext i32 {f.load('i32', f.at(places, f.mul(k.index, 4)))} to i64")
+                    lanes = f.load(f.vectors.integers, f.at(different, place))
+                    mask = f.op(f"icmp slt {f.vectors.integers} {lanes}, zeroinitializer")
+                    f.store(f.kind, f.masked_load(f.at(here, offset), mask), f.at(there, offset))
 
 
 AXES = 6  # loops of a strided copy

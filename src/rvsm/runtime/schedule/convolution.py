@@ -146,10 +146,13 @@ def cost(extent: Extent[Convolution]) -> Cost:
         copied = phase_count(o, shape[2])
         below = 0 if shape[2] <= SHORT_ROW else o.dilation[0] * (o.kernel[0] - 1) // o.stride[0]
         lines = shape[1] + below
-        kept += copied * (16 + max(16 * lines, 2 * -(-lines * shape[2] // machine.lanes)))
         each = lines * shape[2]  # positions of a copy; masks are made for some at a time
+        masked = -(-each // machine.lanes)
+        kept += copied * (16 + max(16 * lines, 4 * masked)) + 4 * machine.lanes * copied * min(
+            masked, 3 * machine.lanes
+        )
         passing += copied * (64 + 64 * lines + each) + 8 * min(max(MASKED_AT_ONCE, each), copied * each)
-        vectors = -(-each // machine.lanes) if o.stride[1] <= 2 else each  # a larger stride is copied one by one
+        vectors = masked if o.stride[1] <= 2 else each  # a larger stride is copied one by one
         seconds += COPY * source[0] * copied * vectors
     return Cost(kept, passing, seconds)
 

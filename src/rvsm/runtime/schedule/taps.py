@@ -114,13 +114,14 @@ def _whole_planes(site: Site[Convolution], taps: Taps, spans: Integers) -> Step:
     g = x.geometry
     down, right = (taps.phases - np.array(site.operation.padding, dtype=np.int64)).T
     table = np.stack([4 * (down * g.width + right), np.arange(len(down)) * taps.phase_bytes], axis=1)
-    masks, lanes = _masks(site, taps, down, right), site.machine.lanes
+    (masks, different), lanes = _masks(site, taps, down, right), site.machine.lanes
     vectors = masks.shape[1]
     operands = {
         **copy_operands(
             x.place, taps.place, channels=x.channels, planes=(g.plane, taps.plane), table=table, own=taps.own
         ),
         "masks": masks,
+        "different": different,
         "copies": len(table),
         "vectors": vectors,
         "ranges": np.stack([spans[:, 0] // lanes, np.minimum(vectors, -(-spans[:, 1] // lanes))], axis=1),
@@ -128,23 +129,29 @@ def _whole_planes(site: Site[Convolution], taps: Taps, spans: Integers) -> Step:
     return Step(Shift(lanes), operands, meet=False)
 
 
-def _masks(site: Site[Convolution], taps: Taps, down: Integers, right: Integers) -> NDArray[np.uint8]:
-    """Return, for each copy, which of its positions lie inside the map, shifted ``down`` and ``right``.
+def _masks(
+    site: Site[Convolution], taps: Taps, down: Integers, right: Integers
+) -> tuple[NDArray[np.uint32], NDArray[np.int32]]:
+    """Return which positions of each copy lie inside the map, shifted ``down`` and ``right``.
 
-    Only a few copies are handled at a time: booleans for all of them would take sixteen times as much memory.
+    There are few different vectors of positions, and each has a mask: −1 in the lanes that lie inside, else 0. The
+    first table has the place of each vector's mask in the second. Only a few copies are handled at a time: booleans for
+    all of them would take sixteen times as much memory.
     """
     x, y, lanes = site.sources[0].geometry, site.target.geometry, site.machine.lanes
     lines, columns = np.arange(y.height + taps.reach // y.width), np.arange(y.width)
     vectors = -(-len(lines) * y.width // lanes)
-    result = np.empty((len(down), vectors, 2), dtype=np.uint8)
+    bits = np.empty((len(down), vectors, 2), dtype=np.uint8)
     some = max(1, MASKED_AT_ONCE // (vectors * lanes))
     for k in range(0, len(down), some):
         rows, places = lines + down[k : k + some, None], columns + right[k : k + some, None]
         inside = ((rows >= 0) & (rows < x.height))[:, :, None] & ((places >= 0) & (places < x.width))[:, None, :]
         padded = np.zeros((len(inside), vectors * lanes), dtype=np.bool_)
         padded[:, : len(lines) * y.width] = inside.reshape(len(inside), -1)
-        result[k : k + some] = mask_bits(padded.reshape(-1, lanes)).reshape(len(inside), vectors, 2)
-    return result
+        bits[k : k + some] = mask_bits(padded.reshape(-1, lanes)).reshape(len(inside), vectors, 2)
+    different, number = np.unique(bits.view("<u2")[:, :, 0], return_inverse=True)
+    masks = -((different[:, None] >> np.arange(lanes)) & 1).astype(np.int32)
+    return (number * 4 * lanes).astype(np.uint32).reshape(len(down), vectors), masks
 
 
 def _single_rows(site: Site[Convolution], taps: Taps) -> list[Step]:
