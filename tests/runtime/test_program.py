@@ -15,7 +15,7 @@ import pytest
 
 from rvsm.runtime import file
 from rvsm.runtime.execute.program import Program
-from rvsm.runtime.execute.team import Team, cores
+from rvsm.runtime.execute.team import cores
 from rvsm.runtime.plan.operation import RELU
 from rvsm.runtime.plan.operations import Convolution, Pooling
 from rvsm.runtime.plan.plan import Output, Plan, Weights
@@ -246,22 +246,6 @@ def test_the_number_of_threads_follows_the_environment(monkeypatch: pytest.Monke
     assert cores() == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "many")
     assert cores() >= 1
-
-
-def test_a_problem_in_a_helper_is_the_callers() -> None:
-    team = Team()
-    assert team.acquire()
-    assert not team.acquire()
-
-    def work(number: int) -> None:
-        if number:
-            raise RuntimeError(f"helper {number}")
-
-    with pytest.raises(RuntimeError, match="helper 1"):
-        team.run(work, 2)
-    team.run(lambda number: None, 3)
-    team.release()
-    assert team.acquire()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

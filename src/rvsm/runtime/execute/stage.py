@@ -1,16 +1,14 @@
 """A stage: a schedule as machine code, with memory for its calls; it runs on one thread or on the team."""
 
-import ctypes
 import struct
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rvsm.runtime.execute.team import team
+from rvsm.runtime.execute.team import PLAYER, function, system, team
 from rvsm.runtime.kernels import player
 from rvsm.runtime.kernels.jit import compile_functions
 from rvsm.runtime.schedule.layout import aligned
@@ -21,7 +19,7 @@ Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: the most time to spend on measuring
 PATIENCE = 1.0  # seconds after which native code returns to Python, so that an interrupt can be raised
 LONG_STEP = 30e-6  # seconds of a step on each thread: then a barrier costs little, and sharing helps the caches
-QUICK = 50e-6  # seconds: with less work than this for each thread, helpers are not woken
+QUICK = 20e-6  # seconds: with less work than this for each thread, helpers are not asked
 
 
 class Desk:
@@ -69,8 +67,8 @@ class Stage:
         addresses = compile_functions(step.variant for step in schedule.steps)
         self._table = np.stack([step.row(addresses) for step in schedule.steps])
         self._table_address = self._table.ctypes.data
-        self._play = _play_function()
-        self._yield = _yield_address()
+        self._play = function(PLAYER, 4)
+        self._yield = system("yield")
         self._free: list[Desk] = []
         self._places: list[tuple[Desk, list[Floats], list[Floats]]] = []
 
@@ -133,7 +131,7 @@ class Stage:
                 if threads == 1:
                     self._play(desk.address, first, last, 0)
                 else:
-                    team().run(partial(self._play, desk.address, first, last), threads)
+                    team().play(desk.address, first, last, threads)
             desk.check()
         finally:
             self._free.append(desk)
@@ -176,17 +174,3 @@ def _address(array: Floats, image: int) -> int:
     """Return where an image of a contiguous array begins."""
     start: int = array.ctypes.data
     return start + image * (array.nbytes // len(array)) if image else start
-
-
-def _play_function() -> Callable[[int, int, int, int], None]:
-    address = compile_functions([player.Player(player.mode())])["play"]
-    return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
-
-
-def _yield_address() -> int:
-    """Return the system function that yields the rest of a time slice to other threads."""
-    if sys.platform == "win32":
-        function = ctypes.windll.kernel32.SwitchToThread
-    else:
-        function = ctypes.CDLL(None).sched_yield
-    return ctypes.cast(function, ctypes.c_void_p).value or 0

@@ -1,30 +1,29 @@
-"""The helper threads of a call: Python threads, one for each additional core, which wait in a queue between calls.
+"""The helper threads of a call, one for each additional core: they wait in native code, and play what a leader posts.
 
-ctypes releases the interpreter's lock, so all of them can run native code at once. If the helpers are busy with another
-call, a call runs alone: with many callers, each has its own core.
+They are Python threads, because those are known to debuggers and profilers, but they enter native code once and stay
+there: no call waits for the interpreter's lock. If the helpers are busy with another call, a call runs alone: with many
+callers, each has its own core.
 """
 
+import atexit
+import ctypes
 import os
+import sys
 import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
-from operator import call
-from queue import SimpleQueue
+from functools import cache
 
-from rvsm.cores import require_threads, usable_cores
+import numpy as np
+from numpy.typing import NDArray
 
-Work = Callable[[int], object]
+from rvsm.cores import PER_CORE, require_threads, usable_cores
+from rvsm.runtime.kernels import crew
+from rvsm.runtime.kernels.jit import Code, compile_functions
+from rvsm.runtime.kernels.player import Player, mode
+from rvsm.runtime.schedule.layout import aligned
 
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """Work for the helpers: an entry for each helper that has finished, and a bell that wakes the caller."""
-
-    work: Work
-    ended: list[BaseException | None] = field(default_factory=list)
-    bell: SimpleQueue[None] = field(default_factory=SimpleQueue)
+MOST = PER_CORE * (os.cpu_count() or 1)  # helpers
+PLAYER = Player(mode())
 
 
 def cores() -> int:
@@ -45,7 +44,9 @@ class Team:
 
     def __init__(self) -> None:
         self._busy = threading.Lock()
-        self._helpers: list[SimpleQueue[_Task]] = []
+        self._helpers: list[threading.Thread] = []
+        self._boxes = aligned(8 * crew.BOX_SLOTS * MOST).view(np.int64).reshape(MOST, crew.BOX_SLOTS)
+        self._address = self._boxes.ctypes.data
 
     def acquire(self) -> bool:
         """Acquire the helpers if they are free, and return whether they were."""
@@ -55,52 +56,73 @@ class Team:
         """Release the helpers."""
         self._busy.release()
 
-    def run(self, work: Work, threads: int) -> None:
-        """Call ``work(0)`` here and ``work(1)``, … in helpers, which must have been acquired, and wait for all.
+    def play(self, call: int, first: int, last: int, threads: int) -> None:
+        """Play some operations of a call with helpers, which must have been acquired; this thread is the first.
 
-        Interrupts wait, too, because the helpers use memory that the caller would reuse.
+        It returns when all are done, and only then an interrupt is raised: the helpers use the memory of the call.
         """
-        while len(self._helpers) < threads - 1:
-            tasks: SimpleQueue[_Task] = SimpleQueue()
-            number = len(self._helpers) + 1
-            threading.Thread(target=_help, args=(tasks, number), name=f"rvsm-{number}", daemon=True).start()
-            self._helpers.append(tasks)
-        task = _Task(work)
-        starts: list[Callable[[], object]] = [partial(tasks.put, task) for tasks in self._helpers[: threads - 1]]
-        starts.append(partial(work, 0))
-        everything = map(call, starts)
-        try:
-            deque(everything, maxlen=0)  # one instruction: an interrupt in between would leave helpers at a barrier
-        finally:
-            _wait(task, threads - 1)
-        for problem in task.ended:
-            if problem is not None:
-                raise problem
+        if len(self._helpers) < threads - 1:
+            self._hire(threads - 1)
+        _lead()(self._address, threads, call, first, last)
+
+    def _hire(self, count: int) -> None:
+        """Start threads until there are ``count`` helpers."""
+        for k in range(len(self._helpers), count):
+            box = self._boxes[k]
+            box[[crew.FROM, crew.TO]] = os.pipe()
+            box[[crew.READ, crew.WRITE, crew.YIELD]] = [system(name) for name in ("read", "write", "yield")]
+            box[[crew.STATE, crew.NUMBER, crew.PLAY]] = crew.DONE, k + 1, play_address()
+            thread = threading.Thread(target=_serve, args=(box,), name=f"rvsm-{k + 1}", daemon=True)
+            thread.start()
+            self._helpers.append(thread)
+
+    def dismiss(self) -> None:
+        """End the helpers, and let all further calls run alone."""
+        if self.acquire():  # and never release them
+            dismiss = function(crew.Dismiss(), 1)
+            for thread, box in zip(self._helpers, self._boxes, strict=False):
+                dismiss(box.ctypes.data)
+                thread.join()
+            self.close()
+
+    def close(self) -> None:
+        """Close the pipes of helpers that have ended."""
+        for _, box in zip(self._helpers, self._boxes, strict=False):
+            for end in box[[crew.FROM, crew.TO]].tolist():
+                os.close(end)
 
 
-def _wait(task: _Task, count: int) -> None:
-    """Wait until this many helpers have finished; an interrupt in the meantime is raised afterwards."""
-    interrupt = None
-    while len(task.ended) < count:
-        try:
-            task.bell.get()
-        except BaseException as error:  # the bell may or may not have been received: the list is what counts
-            interrupt = error
-    if interrupt is not None:
-        raise interrupt
+def _serve(box: NDArray[np.int64]) -> None:
+    function(crew.Serve(), 1)(box.ctypes.data)
 
 
-def _help(tasks: SimpleQueue[_Task], number: int) -> None:
-    while True:
-        task = tasks.get()
-        problem = None
-        try:
-            task.work(number)
-        except BaseException as error:  # passed to the waiting caller
-            problem = error
-        task.ended.append(problem)
-        task.bell.put(None)
-        del task, problem
+@cache
+def _lead() -> Callable[..., None]:
+    return function(crew.Lead(), 5)
+
+
+def function(code: Code, arguments: int) -> Callable[..., None]:
+    """Return a native function of so many integers or addresses; it runs without the interpreter's lock."""
+    address = compile_functions([code])[code.name]
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * arguments)(address)
+
+
+@cache
+def play_address() -> int:
+    """Return the address of the player."""
+    return compile_functions([PLAYER])[PLAYER.name]
+
+
+@cache
+def system(name: str) -> int:
+    """Return the address of a function of the system: ``read``, ``write``, or ``yield``, which lets others run."""
+    if sys.platform == "win32":
+        library, name = (
+            (ctypes.windll.kernel32, "SwitchToThread") if name == "yield" else (ctypes.CDLL("ucrtbase"), f"_{name}")
+        )
+    else:
+        library, name = ctypes.CDLL(None), "sched_yield" if name == "yield" else name
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 _team = Team()
@@ -114,8 +136,12 @@ def team() -> Team:
 def _forget() -> None:
     """Start anew in a forked child: threads do not survive a fork."""
     global _team  # noqa: PLW0603
+    _team.close()
     _team = Team()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
+
+# Helpers must not be in native code when the interpreter gives its memory back.
+atexit.register(lambda: team().dismiss())
