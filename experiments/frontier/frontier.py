@@ -35,7 +35,7 @@ from rvsm.train.recorder import StoppedError
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 LINES = HERE / "frontier.jsonl"  # not in results/, whose lines have a file each; here the grid has them
-DOCUMENT = ROOT / "docs" / "results.md"
+DOCUMENT, README = ROOT / "docs" / "results.md", ROOT / "README.md"
 PICTURE = ROOT / "results" / "pictures" / "frontier.png"
 SPARSITIES = (0.98, 0.95, 0.99, 0.9)
 METHODS = {
@@ -126,21 +126,26 @@ def measured(options: argparse.Namespace) -> None:
 
 
 def table(options: argparse.Namespace) -> None:
-    """Write the tables into docs/results.md, and the picture."""
+    """Write the tables into docs/results.md and the first one into README.md, and draw the picture."""
     found = by_name(read(LINES), str(LINES))
-    text = DOCUMENT.read_text(encoding="utf-8")
-    begin, end = "<!-- frontier -->", "<!-- end of frontier -->"
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    DOCUMENT.write_text(f"{before}{begin}\n\n{tables(found)}\n\n{end}{after}", encoding="utf-8")
+    write(DOCUMENT, tables(found))
+    write(README, sparsities(found).rstrip())
     draw(found)
+
+
+def write(file: Path, tables: str) -> None:
+    """Write tables between the marks of a file."""
+    begin, end = "<!-- frontier -->", "<!-- end of frontier -->"
+    before, _, rest = file.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    file.write_text(f"{before}{begin}\n\n{tables}\n\n{end}{after}", encoding="utf-8")
 
 
 Found = dict[str, list[Record]]
 
 
-def tables(found: Found) -> str:
-    """Return the three tables, and the lead over magnitude pruning."""
+def sparsities(found: Found) -> str:
+    """Return the table of the fast network."""
     columns = [f"{100 * s:g}" for s in sorted(SPARSITIES)]
     head = [
         f"fast network, a quarter of the width, 8 epochs (dense: {cell(found, 'fastnet-dense')})",
@@ -148,6 +153,11 @@ def tables(found: Found) -> str:
     ]
     rows = [[title, *(cell(found, f"fastnet-{m}-{p}") for p in columns)] for m, title in METHODS.items()]
     rows.append([f"dense, as fast at batch {BATCH}", *(as_fast(found, f"fastnet-rvsm-{p}") for p in columns)])
+    return known(head, rows)
+
+
+def tables(found: Found) -> str:
+    """Return the three tables, and the lead over magnitude pruning."""
     resnet = [
         [title, *(cell(found, f"resnet18-{m}-{s}-{t}") for s in ("layer", "global") for t in ("step", "cosine"))]
         for m, title in RESNET.items()
@@ -158,7 +168,7 @@ def tables(found: Found) -> str:
     ]
     adamw = [[title, cell(found, f"fastnet-{m}-adamw")] for m, title in ADAMW.items()]
     parts = [
-        known(head, rows),
+        sparsities(found),
         lead(found),
         known(resnet_head, resnet),
         known(["fast network with AdamW", "95 %"], adamw),
@@ -262,7 +272,7 @@ def main() -> None:
     timing = commands.add_parser("time", help="measure the networks of the first seed")
     timing.add_argument("--runs", type=Path, default=Path("runs/frontier"), help="where the runs are")
     timing.set_defaults(command=measured)
-    commands.add_parser("table", help="write docs/results.md and the picture").set_defaults(command=table)
+    commands.add_parser("table", help="write the tables and the picture").set_defaults(command=table)
     options = parser.parse_args()
     try:
         options.command(options)
