@@ -5,6 +5,7 @@ import re
 import sys
 from dataclasses import fields, replace
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -16,12 +17,12 @@ from rvsm.penalties import L0, L1, MCP, PENALTIES, SCAD, Grouped, LHalf, LogSum,
 
 every_penalty = pytest.mark.parametrize("cls", PENALTIES.values(), ids=PENALTIES)
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]
-every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 thorough = settings(derandomize=True, max_examples=100)
 brief = settings(thorough, max_examples=30)
 
 
-# Drawing an example takes as long as checking it: one serves all dtypes, and no strategy is built anew for each.
+# Drawing an example takes as long as checking it: one serves several properties and all dtypes, and no strategy is
+# built anew for each.
 @cache
 def log_uniform(low, high):
     return st.floats(math.log(low), math.log(high)).map(math.exp)
@@ -82,8 +83,14 @@ def objective(penalty, u, w, step):
 @every_penalty
 @given(data=st.data())
 @thorough
-def test_prox_beats_every_candidate(cls, data):
+def test_prox_is_the_minimiser_in_every_dtype(cls, data):
     penalty, step = data.draw(cases(cls))
+    prox_beats_every_candidate(penalty, step)
+    survivors_are_stationary(penalty, step)
+    short_types_agree_with_float64(penalty, step)
+
+
+def prox_beats_every_candidate(penalty, step):
     w = weights(penalty, step)
     u = penalty.prox(w, step)
     w, u = w[:, None], u[:, None]
@@ -100,8 +107,15 @@ def test_prox_beats_every_candidate(cls, data):
 @every_penalty
 @given(data=st.data())
 @brief
-def test_threshold_is_where_zero_ends(cls, data):
+def test_threshold_symmetry_extremes_and_value(cls, data):
     penalty, step = data.draw(cases(cls))
+    threshold_is_where_zero_ends(penalty, step)
+    prox_is_odd_and_shrinks(penalty, step)
+    extreme_weights_stay_finite(penalty, step)
+    value_is_a_sum_of_increasing_even_costs(penalty, step)
+
+
+def threshold_is_where_zero_ends(penalty, step):
     t = penalty.threshold(step)
     assert isinstance(t, float)
     for dtype in DTYPES:
@@ -133,21 +147,15 @@ def test_threshold_is_where_zero_ends(cls, data):
     ],
     ids=repr,
 )
-@every_dtype
-def test_ties_give_zero(penalty, step, t, jump, dtype):
+def test_ties_give_zero(penalty, step, t, jump):
     assert penalty.threshold(step) == t
-    assert penalty.prox(torch.tensor([t, -t], dtype=dtype), step).tolist() == [0, 0]
-    above = torch.tensor(t * (1 + 4 * torch.finfo(dtype).eps), dtype=dtype)
-    torch.testing.assert_close(
-        penalty.prox(above, step).item(), jump, rtol=0, atol=t * 40 * torch.finfo(dtype).eps, check_dtype=False
-    )
+    for dtype in DTYPES:
+        assert penalty.prox(torch.tensor([t, -t], dtype=dtype), step).tolist() == [0, 0], dtype
+        above = torch.tensor(t * (1 + 4 * torch.finfo(dtype).eps), dtype=dtype)
+        assert penalty.prox(above, step).item() == pytest.approx(jump, rel=0, abs=t * 40 * torch.finfo(dtype).eps)
 
 
-@every_penalty
-@given(data=st.data())
-@brief
-def test_prox_is_odd_and_shrinks(cls, data):
-    penalty, step = data.draw(cases(cls))
+def prox_is_odd_and_shrinks(penalty, step):
     for dtype in DTYPES:
         w = weights(penalty, step).to(dtype)
         u = penalty.prox(w, step)
@@ -167,11 +175,7 @@ def test_small_steps_do_nothing(cls, data):
     torch.testing.assert_close(penalty.prox(w, 1e-22), w, rtol=1e-12, atol=0)
 
 
-@every_penalty
-@given(data=st.data())
-@brief
-def test_extreme_weights_stay_finite(cls, data):
-    penalty, step = data.draw(cases(cls))
+def extreme_weights_stay_finite(penalty, step):
     for dtype in DTYPES:
         largest, smallest = torch.finfo(dtype).max, torch.finfo(dtype).smallest_normal
         magnitudes = [0.0, smallest / 4, smallest, 1e-30, 1e-8, 1.0, 1e8, 1e30, 0.9 * largest]
@@ -185,23 +189,21 @@ def test_extreme_weights_stay_finite(cls, data):
 
 
 @every_penalty
-@every_dtype
-@pytest.mark.parametrize("shape", [(), (0,), (5,), (2, 3), (2, 3, 3, 3)], ids=str)
-def test_shape_dtype_and_input_are_kept(cls, dtype, shape):
+def test_shape_dtype_and_input_are_kept(cls):
     penalty = cls(lam=0.1)
-    w = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
-    before = w.clone()
-    u = penalty.prox(w, step=1.0)
-    assert (u.shape, u.dtype, u.device) == (w.shape, w.dtype, w.device)
-    assert torch.equal(w, before)
-    if w.numel():
-        assert u.data_ptr() != w.data_ptr()
-    if w.numel():
-        # Vectorised and scalar kernels may differ in the last bit.
-        torch.testing.assert_close(u.flatten(), torch.stack([penalty.prox(entry, step=1.0) for entry in w.flatten()]))
-    value = penalty.value(w)
-    assert value.shape == ()
-    assert torch.equal(w, before)
+    for dtype, shape in product(DTYPES, [(), (0,), (5,), (2, 3), (2, 3, 3, 3)]):
+        w = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+        before = w.clone()
+        u = penalty.prox(w, step=1.0)
+        assert (u.shape, u.dtype, u.device) == (w.shape, w.dtype, w.device)
+        assert torch.equal(w, before), (dtype, shape)
+        if w.numel():
+            assert u.data_ptr() != w.data_ptr(), (dtype, shape)
+            # Vectorised and scalar kernels may differ in the last bit.
+            alone = torch.stack([penalty.prox(entry, step=1.0) for entry in w.flatten()])
+            torch.testing.assert_close(u.flatten(), alone)
+        assert penalty.value(w).shape == (), (dtype, shape)
+        assert torch.equal(w, before), (dtype, shape)
 
 
 @every_penalty
@@ -243,11 +245,7 @@ def test_with_threshold_inverts_threshold(cls, data):
         assert fitted.threshold(step) == pytest.approx(t, rel=8 * sys.float_info.epsilon, abs=0)
 
 
-@every_penalty
-@given(data=st.data())
-@thorough
-def test_survivors_are_stationary(cls, data):
-    penalty, step = data.draw(cases(cls))
+def survivors_are_stationary(penalty, step):
     for dtype in DTYPES:
         w = weights(penalty, step).to(dtype)
         u = penalty.prox(w, step)
@@ -264,11 +262,7 @@ def test_survivors_are_stationary(cls, data):
         assert not wrong.any(), f"{penalty}, step {step}: {w[wrong]}, {u[wrong]}, {(residual / rounding)[wrong]}"
 
 
-@every_penalty
-@given(data=st.data())
-@thorough
-def test_short_types_agree_with_float64(cls, data):
-    penalty, step = data.draw(cases(cls))
+def short_types_agree_with_float64(penalty, step):
     for dtype in [torch.float32, torch.bfloat16]:
         w = weights(penalty, step).to(dtype).double()
         u = penalty.prox(w.to(dtype), step)
@@ -283,11 +277,7 @@ def test_short_types_agree_with_float64(cls, data):
         )
 
 
-@every_penalty
-@given(data=st.data())
-@brief
-def test_value_is_a_sum_of_increasing_even_costs(cls, data):
-    penalty, step = data.draw(cases(cls))
+def value_is_a_sum_of_increasing_even_costs(penalty, step):
     u = torch.cat([torch.zeros(1, dtype=torch.float64), weights(penalty, step).sort().values])
     costs = torch.vmap(penalty.value)(u)
     assert costs[0] == 0
@@ -321,17 +311,17 @@ every_parameter = pytest.mark.parametrize(
 
 
 @every_parameter
-@pytest.mark.parametrize("bad", [0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf])
-def test_values_that_make_no_sense_are_refused(cls, name, bad):
-    with pytest.raises(ValueError, match=rf"^{name} must be .* but is {re.escape(str(bad))}\b"):
-        cls(**{"lam": 1.0, name: bad})
+def test_values_that_make_no_sense_are_refused(cls, name):
+    for bad in (0, 0.0, -1, -0.5, math.nan, math.inf, -math.inf):
+        with pytest.raises(ValueError, match=rf"^{name} must be .* but is {re.escape(str(bad))}\b"):
+            cls(**{"lam": 1.0, name: bad})
 
 
 @every_parameter
-@pytest.mark.parametrize("bad", ["0.1", None, True])
-def test_what_is_no_number_is_refused(cls, name, bad):
-    with pytest.raises(TypeError, match=rf"^{name} must be a number .* but is {bad!r}"):
-        cls(**{"lam": 1.0, name: bad})
+def test_what_is_no_number_is_refused(cls, name):
+    for bad in ("0.1", None, True):
+        with pytest.raises(TypeError, match=rf"^{name} must be a number .* but is {bad!r}"):
+            cls(**{"lam": 1.0, name: bad})
 
 
 def test_scad_needs_a_above_two():

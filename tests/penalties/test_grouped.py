@@ -1,6 +1,7 @@
 """Every penalty on every grouping: the true minimiser of the group objective."""
 
 from dataclasses import fields
+from itertools import product
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from rvsm.groups import GROUPS
 from rvsm.penalties import L0, L1, PENALTIES
 
 every_penalty = pytest.mark.parametrize("penalty_key", PENALTIES)
-every_grouping = pytest.mark.parametrize("group_key", GROUPS)
+GROUPINGS = [grouping(weighted=weighted) for grouping in GROUPS.values() for weighted in (True, False)]
+every_grouping = pytest.mark.parametrize("grouping", GROUPINGS, ids=repr)
 weighting = pytest.mark.parametrize("weighted", [True, False], ids=["weighted", "unweighted"])
 SHAPES = [(10, 6), (10, 3, 2, 2)]
 
@@ -26,32 +28,35 @@ def halfway(penalty, grouping, w, step):
 
 @every_penalty
 @every_grouping
-@weighting
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("step", [0.3, 3.0, 40.0])
-def test_prox_beats_every_candidate(penalty_key, group_key, weighted, shape, step):
-    w = random(*shape)
-    grouped = halfway(PENALTIES[penalty_key](lam=1.0), GROUPS[group_key](weighted=weighted), w, step)
+def test_prox_beats_every_candidate(penalty_key, grouping):
+    for shape, step in product(SHAPES, (0.3, 3.0, 40.0)):
+        w = random(*shape)
+        grouped = halfway(PENALTIES[penalty_key](lam=1.0), grouping, w, step)
+        u = grouped.prox(w, step)
+        alive = grouped.by.norms(u) > 0
+        assert alive.any(), (shape, step)
+        assert not alive.all(), (shape, step)
+        reached = objective(grouped, u, w, step)
+        worse = [objective(grouped, other, w, step) - reached for other in candidates(grouped, alive, u, w)]
+        assert min(worse) >= -1e-12 * reached, (shape, step)
 
-    def objective(u):
-        return grouped.value(u) + (u - w).square().sum() / (2 * step)
 
-    u = grouped.prox(w, step)
-    alive = grouped.by.norms(u) > 0
-    assert alive.any()
-    assert not alive.all()
-    candidates = [torch.zeros_like(w), w, *(u * (1 + s) for s in (-0.3, -0.1, -1e-3, 1e-3, 0.1, 0.3))]
+def objective(grouped, u, w, step):
+    return grouped.value(u) + (u - w).square().sum() / (2 * step)
+
+
+def candidates(grouped, alive, u, w):
+    yield from [torch.zeros_like(w), w, *(u * (1 + s) for s in (-0.3, -0.1, -1e-3, 1e-3, 0.1, 0.3))]
     # The objective is a sum over groups, so replacing one group at a time must not help either.
+    some = torch.eye(alive.numel(), dtype=torch.bool)[:: max(1, alive.numel() // 8)]
+    chosen = [grouped.by.spread(one.view_as(alive), w) for one in some]
     for other in (torch.zeros_like(w), w, 0.5 * w, 0.9 * w, 0.9 * u):
-        some = torch.eye(alive.numel(), dtype=torch.bool)[:: max(1, alive.numel() // 8)]
-        candidates += [torch.where(grouped.by.spread(one.view_as(alive), w), other, u) for one in some]
+        yield from (torch.where(one, other, u) for one in chosen)
     generator = torch.Generator().manual_seed(1)
     for size in (1e-3, 1e-2, 0.1, 1.0):
-        noise = torch.randn(4, *shape, generator=generator, dtype=w.dtype)
-        candidates += [u + size * n for n in noise] + [u * (1 + size * n) for n in noise]
-    reached = objective(u)
-    worse = [objective(candidate) - reached for candidate in candidates]
-    assert min(worse) >= -1e-12 * reached
+        noise = torch.randn(4, *w.shape, generator=generator, dtype=w.dtype)
+        yield from (u + size * n for n in noise)
+        yield from (u * (1 + size * n) for n in noise)
 
 
 @every_penalty
@@ -64,7 +69,7 @@ def test_elements_are_the_penalty_itself(penalty_key, weighted, step):
     torch.testing.assert_close(grouped.value(w), grouped.penalty.value(w), rtol=1e-14, atol=0)
 
 
-@every_grouping
+@pytest.mark.parametrize("group_key", GROUPS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_weighted_l1_is_the_group_lasso(group_key, shape):
     lam, step, w = 0.7, 0.9, random(*shape)
@@ -76,7 +81,7 @@ def test_weighted_l1_is_the_group_lasso(group_key, shape):
     torch.testing.assert_close(grouped.prox(w, step), w * grouped.by.spread(scale, w))
 
 
-@every_grouping
+@pytest.mark.parametrize("group_key", GROUPS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_weighted_l0_counts_weights(group_key, shape):
     w = random(*shape)
@@ -86,50 +91,47 @@ def test_weighted_l0_counts_weights(group_key, shape):
     torch.testing.assert_close(grouped.value(u), grouped.lam * u.count_nonzero().double())
 
 
-@every_penalty
 @every_grouping
-@weighting
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_groups_of_zeros_stay_zero(penalty_key, group_key, weighted, dtype):
-    w = random(10, 3, 2, 2).to(dtype)
-    w[:4], w[:, 1], w[..., 0] = 0, 0, 0
-    before = w.clone()
-    grouped = Grouped(PENALTIES[penalty_key](lam=1e-3), GROUPS[group_key](weighted=weighted))
-    u = grouped.prox(w, step=1.0)
-    assert u.isfinite().all()
-    assert (u[w == 0] == 0).all()
-    assert u.any()
-    assert (u.shape, u.dtype) == (w.shape, w.dtype)
-    assert torch.equal(w, before)
-    assert (grouped.prox(torch.zeros_like(w), step=1.0) == 0).all()
-    assert grouped.value(torch.zeros_like(w)) == 0
+def test_groups_of_zeros_stay_zero(grouping):
+    for cls, dtype in product(PENALTIES.values(), (torch.float64, torch.float32, torch.bfloat16)):
+        w = random(10, 3, 2, 2).to(dtype)
+        w[:4], w[:, 1], w[..., 0] = 0, 0, 0
+        before = w.clone()
+        grouped = Grouped(cls(lam=1e-3), grouping)
+        u = grouped.prox(w, step=1.0)
+        assert u.isfinite().all(), (cls, dtype)
+        assert (u[w == 0] == 0).all(), (cls, dtype)
+        assert u.any(), (cls, dtype)
+        assert (u.shape, u.dtype) == (w.shape, w.dtype), cls
+        assert torch.equal(w, before), (cls, dtype)
+        assert (grouped.prox(torch.zeros_like(w), step=1.0) == 0).all(), (cls, dtype)
+        assert grouped.value(torch.zeros_like(w)) == 0, (cls, dtype)
 
 
-@every_penalty
 @every_grouping
-@weighting
-def test_threshold_is_a_magnitude(penalty_key, group_key, weighted):
+def test_threshold_is_a_magnitude(grouping):
     w, step = random(10, 3, 2, 2), 5.0
-    grouped = halfway(PENALTIES[penalty_key](lam=1.0), GROUPS[group_key](weighted=weighted), w, step)
-    t = grouped.threshold(step)
-    magnitudes = grouped.by.magnitudes(w)
-    assert t == pytest.approx(magnitudes.median().item(), rel=1e-14)
-    alive = grouped.by.norms(grouped.prox(w, step)) > 0
-    # The median itself may be off its own threshold by a rounding.
-    clear = (magnitudes / t - 1).abs() > 1e-9
-    assert torch.equal(alive[clear], (magnitudes > t)[clear])
-    assert grouped.lam == grouped.penalty.lam
+    for cls in PENALTIES.values():
+        grouped = halfway(cls(lam=1.0), grouping, w, step)
+        t = grouped.threshold(step)
+        magnitudes = grouped.by.magnitudes(w)
+        assert t == pytest.approx(magnitudes.median().item(), rel=1e-14), cls
+        alive = grouped.by.norms(grouped.prox(w, step)) > 0
+        # The median itself may be off its own threshold by a rounding.
+        clear = (magnitudes / t - 1).abs() > 1e-9
+        assert torch.equal(alive[clear], (magnitudes > t)[clear]), cls
+        assert grouped.lam == grouped.penalty.lam, cls
 
 
-@every_penalty
-@every_grouping
-def test_device_and_layout_are_kept(penalty_key, group_key):
-    grouped = Grouped(PENALTIES[penalty_key](lam=0.1), GROUPS[group_key]())
-    assert grouped.prox(torch.ones(10, 3, 2, 2, device="meta"), step=1.0).device.type == "meta"
+@pytest.mark.parametrize("group_key", GROUPS)
+def test_device_and_layout_are_kept(group_key):
     w = random(10, 3, 2, 2).to(memory_format=torch.channels_last)
-    u = grouped.prox(w, step=1.0)
-    torch.testing.assert_close(u, grouped.prox(w.contiguous(), step=1.0))
-    assert u.is_contiguous(memory_format=torch.channels_last)
+    for cls in PENALTIES.values():
+        grouped = Grouped(cls(lam=0.1), GROUPS[group_key]())
+        assert grouped.prox(torch.ones(10, 3, 2, 2, device="meta"), step=1.0).device.type == "meta", cls
+        u = grouped.prox(w, step=1.0)
+        torch.testing.assert_close(u, grouped.prox(w.contiguous(), step=1.0))
+        assert u.is_contiguous(memory_format=torch.channels_last), cls
 
 
 @every_penalty

@@ -10,10 +10,13 @@ from rvsm import L0, L1, MCP, SCAD, LHalf, LogSum, TransformedL1
 
 LAMBDAS = [0.02, 0.3, 1.7]
 STEPS = [0.05, 1.0, 2.5, 12.0, 60.0]
-grid = pytest.mark.parametrize(("lam", "step"), [(lam, step) for lam in LAMBDAS for step in STEPS])
+GRID = [(lam, step) for lam in LAMBDAS for step in STEPS]
 
 
 def skglm():  # imported here: with Numba and SciPy it takes seconds, which only who runs these tests must pay
+    import numba
+
+    numba.config.DISABLE_JIT = True  # compiling takes longer than these tests
     from skglm.utils import prox_funcs
 
     return prox_funcs
@@ -35,9 +38,10 @@ def weights(t):
 def agree(penalty, step, oracle, *, rtol=1e-10):
     w = weights(penalty.threshold(step))
     expected = oracle(w)
-    assert np.count_nonzero(expected) not in (0, len(w))
+    assert np.count_nonzero(expected) not in (0, len(w)), (penalty, step)
     u = penalty.prox(torch.from_numpy(w), step).numpy()
-    np.testing.assert_allclose(u, expected, rtol=rtol, atol=rtol * penalty.threshold(step))
+    atol = rtol * penalty.threshold(step)
+    np.testing.assert_allclose(u, expected, rtol=rtol, atol=atol, err_msg=f"{penalty}, step {step}")
 
 
 def entrywise(function, *args):
@@ -48,52 +52,53 @@ def objective(penalty, u, w, step):
     return (penalty.value(u) + (u - w).square().sum() / (2 * step)).item()
 
 
-@grid
-def test_l1_is_skglms_and_pyproximals(lam, step):
-    agree(L1(lam), step, lambda w: skglm().ST_vec(w, lam * step))
-    agree(L1(lam), step, lambda w: pyproximal().L1(sigma=lam).prox(w, step))
+def test_l1_is_skglms_and_pyproximals():
+    for lam, step in GRID:
+        agree(L1(lam), step, lambda w, mu=lam * step: skglm().ST_vec(w, mu))
+        agree(L1(lam), step, lambda w, lam=lam, step=step: pyproximal().L1(sigma=lam).prox(w, step))
 
 
-@grid
 @pytest.mark.parametrize("gamma", [1.5, 3.0, 80.0])
-def test_mcp_is_skglms_for_small_steps(lam, step, gamma):
-    if step < gamma:
-        agree(MCP(lam, gamma=gamma), step, entrywise(skglm().prox_MCP, step, lam, gamma))
+def test_mcp_is_skglms_for_small_steps(gamma):
+    for lam, step in GRID:
+        if step < gamma:
+            agree(MCP(lam, gamma=gamma), step, entrywise(skglm().prox_MCP, step, lam, gamma))
 
 
-@grid
 @pytest.mark.parametrize("a", [2.5, 3.7, 30.0])
-def test_scad_is_skglms_for_all_steps(lam, step, a):
+def test_scad_is_skglms_for_all_steps(a):
     # It compares the objectives of its three candidates, so it is right for large steps as well.
-    agree(SCAD(lam, a=a), step, entrywise(skglm().prox_SCAD, step, lam, a))
+    for lam, step in GRID:
+        agree(SCAD(lam, a=a), step, entrywise(skglm().prox_SCAD, step, lam, a))
 
 
-@grid
 @pytest.mark.parametrize("a", [3.7, 30.0])
-def test_scad_is_pyproximals_for_small_steps(lam, step, a):
-    if step < a - 1:
-        agree(SCAD(lam, a=a), step, lambda w: pyproximal().SCAD(sigma=lam, a=a).prox(w, step))
+def test_scad_is_pyproximals_for_small_steps(a):
+    for lam, step in GRID:
+        if step < a - 1:
+            theirs = pyproximal().SCAD(sigma=lam, a=a)
+            agree(SCAD(lam, a=a), step, lambda w, theirs=theirs, step=step: theirs.prox(w, step))
 
 
-@grid
-def test_lhalf_is_skglms(lam, step):
-    agree(LHalf(lam), step, entrywise(skglm().prox_05, lam * step))
+def test_lhalf_is_skglms():
+    for lam, step in GRID:
+        agree(LHalf(lam), step, entrywise(skglm().prox_05, lam * step))
 
 
-@grid
 @pytest.mark.parametrize("eps", [0.05, 1.0, 20.0])
-def test_logsum_is_pyproximals(lam, step, eps):
-    # Its parameters: log(γ|x| + 1)·σ/log(γ + 1).
-    theirs = pyproximal().Log(sigma=lam * math.log1p(1 / eps), gamma=1 / eps)
-    agree(LogSum(lam, eps=eps), step, lambda w: theirs.prox(w, step), rtol=1e-9)
+def test_logsum_is_pyproximals(eps):
+    for lam, step in GRID:
+        # Its parameters: log(γ|x| + 1)·σ/log(γ + 1).
+        theirs = pyproximal().Log(sigma=lam * math.log1p(1 / eps), gamma=1 / eps)
+        agree(LogSum(lam, eps=eps), step, lambda w, theirs=theirs, step=step: theirs.prox(w, step), rtol=1e-9)
 
 
-@grid
 @pytest.mark.parametrize("eps", [0.05, 1.0, 20.0])
-def test_logsum_is_skglms_without_a_jump(lam, step, eps):
-    # Where there is a jump, its bisection starts at a square root that rounding may have made NaN.
-    if lam * step <= eps**2:
-        agree(LogSum(lam, eps=eps), step, entrywise(skglm().prox_log_sum, lam * step, eps))
+def test_logsum_is_skglms_without_a_jump(eps):
+    for lam, step in GRID:
+        # Where there is a jump, its bisection starts at a square root that rounding may have made NaN.
+        if lam * step <= eps**2:
+            agree(LogSum(lam, eps=eps), step, entrywise(skglm().prox_log_sum, lam * step, eps))
 
 
 @pytest.mark.parametrize(("lam", "step"), [(0.02, 1.0), (0.02, 10.0), (1.0, 50.0), (8.0, 1.0)])
@@ -110,20 +115,20 @@ def test_l0_of_pyproximal_has_another_threshold_and_a_higher_objective(lam, step
         assert objective(L0(lam), u[i], w[i], step) < objective(L0(lam), v[i], w[i], step)
 
 
-@grid
 @pytest.mark.parametrize("a", [0.05, 1.0, 20.0])
-def test_transformed_l1_is_the_papers_cosine(lam, step, a):
-    mu = lam * step
-    t = mu * (a + 1) / a if mu <= a * a / (2 * (a + 1)) else math.sqrt(2 * mu * (a + 1)) - a / 2
+def test_transformed_l1_is_the_papers_cosine(a):
+    for lam, step in GRID:
+        mu = lam * step
+        t = mu * (a + 1) / a if mu <= a * a / (2 * (a + 1)) else math.sqrt(2 * mu * (a + 1)) - a / 2
 
-    def closed_form(w):
-        x = np.abs(w)
-        phi = np.arccos(np.clip(1 - 27 * mu * a * (a + 1) / (2 * (a + x) ** 3), -1, 1))
-        u = 2 / 3 * (a + x) * np.cos(phi / 3) - 2 * a / 3 + x / 3
-        return np.where(x > t, np.sign(w) * u, 0)
+        def closed_form(w, mu=mu, t=t):
+            x = np.abs(w)
+            phi = np.arccos(np.clip(1 - 27 * mu * a * (a + 1) / (2 * (a + x) ** 3), -1, 1))
+            u = 2 / 3 * (a + x) * np.cos(phi / 3) - 2 * a / 3 + x / 3
+            return np.where(x > t, np.sign(w) * u, 0)
 
-    # The cosine loses what the arc cosine's argument near 1 has lost: some roundings of a.
-    agree(TransformedL1(lam, a=a), step, closed_form, rtol=1e-10 * max(1, a / t))
+        # The cosine loses what the arc cosine's argument near 1 has lost: some roundings of a.
+        agree(TransformedL1(lam, a=a), step, closed_form, rtol=1e-10 * max(1, a / t))
 
 
 @pytest.mark.parametrize(("gamma", "step"), [(3.0, 3.0), (3.0, 12.0), (1.5, 54.0)])
