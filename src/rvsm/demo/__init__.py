@@ -9,6 +9,7 @@ from rich.console import Console
 
 from rvsm.bench import OURS, measure
 from rvsm.config import Config, read_config
+from rvsm.cores import usable_cores
 from rvsm.records import Run
 from rvsm.records.values import inside
 from rvsm.report import report, rows, table
@@ -26,12 +27,14 @@ def configs(*, epochs: int | None = None) -> list[Config]:
         return [read_config(file, flags) for file in sorted(folder.glob("*.toml"))]
 
 
-def demo(console: Console, *, seed: int = 0, out: Path, epochs: int | None = None) -> Path:
+def demo(console: Console, *, seed: int = 0, out: Path, epochs: int | None = None, jobs: int | None = None) -> Path:
     """Train with all methods, pack and time the networks, print the table, write the page and return its path.
 
-    Finished runs in ``out`` are not repeated. With ``epochs``, the training is shorter.
+    Finished runs in ``out`` are not repeated. With ``epochs``, the training is shorter. ``jobs`` networks are trained
+    at once, each with one thread; by default, one on each core.
     """
-    runs = run_all(configs(epochs=epochs), seeds=[seed], runs=out, console=console, brief=True)
+    jobs = usable_cores() if jobs is None else jobs
+    runs = run_all(configs(epochs=epochs), seeds=[seed], runs=out, console=console, brief=True, jobs=jobs)
     for run in runs:
         if not _is_ours(run.runtime() or {}):
             measure(run.folder, batches=(_BATCH,), engines=[*BASELINES, OURS], threads=_THREADS, rounds=3)
