@@ -84,6 +84,9 @@ class Figure:
             for axes in canvas.axes:
                 for spine in axes.spines.values():
                     spine.set_in_layout(False)  # their extents, which are those of the panel, take long to compute
+                for axis in (axes.xaxis, axes.yaxis):
+                    if not axis.get_label_text():
+                        axis.set_label_coords(0, 0)  # finding the place of a label takes long, even of an empty one
             engine = canvas.get_layout_engine()
             if engine is not None:
                 engine.execute(canvas)

@@ -104,7 +104,9 @@ def _name(
     ]
     for text in texts:
         text.set_in_layout(False)  # otherwise the axes would shrink for names that are not yet placed
-    canvas.draw_without_rendering()  # places the axes, after which sizes are known
+    engine = canvas.get_layout_engine()
+    if engine is not None:
+        engine.execute(canvas)  # places the axes, after which sizes are known
     canvas.set_layout_engine("none")
     unit = canvas.dpi / 72
     frame = axes.get_window_extent()
