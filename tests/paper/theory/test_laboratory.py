@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import serve
 from rvsm.cli import main
 from rvsm.pages import Figure
 from rvsm.paper.theory import EXPECTED, STATEMENTS
@@ -81,6 +82,7 @@ def a_line(quick: bool) -> Figure:
 def test_a_whole_run_judges_and_draws(
     quick: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    serve()  # which has imported what the process that judges needs
     few = {key: STATEMENTS[key] for key in ("gradient", "sine-gives-angle")}
     monkeypatch.setattr("rvsm.paper.theory.laboratory.STATEMENTS", few)
     monkeypatch.setattr("rvsm.paper.theory.pictures.PICTURES", {"Descent": [a_line]})

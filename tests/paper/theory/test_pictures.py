@@ -62,7 +62,7 @@ def test_the_bound_is_drawn_above_the_error() -> None:
 
 
 def test_a_file_of_a_picture(tmp_path) -> None:
-    png, pdf = phase_portrait().save(tmp_path)
+    png, pdf = drawn(phase_portrait)[0].save(tmp_path)
     assert 10_000 < png.stat().st_size < 300_000
     assert pdf.exists()
 
@@ -72,5 +72,5 @@ def test_the_cells_where_u_is_empty_are_hatched_and_no_others() -> None:
 
     _, canvas = drawn(hypotheses.beta_and_start)
     hatched = [patch for patch in canvas.axes[0].patches if isinstance(patch, Rectangle) and patch.get_hatch()]
-    empty = int((hypotheses.angle_map(multiples=6, margins=5, seeds=4).empty > 0.5).sum())
-    assert 0 < len(hatched) == empty < 15
+    empty = int((hypotheses.angle_map(multiples=5, margins=4, seeds=4, steps=200).empty > 0.5).sum())
+    assert 0 < len(hatched) == empty < 10

@@ -23,7 +23,7 @@ def vector(*entries: float) -> torch.Tensor:
 def test_regression_a(order) -> None:
     settings = [Setting(penalty, k=4, beta=0.04, eta=1.0) for penalty in PENALTIES]
     start = vector(-0.5, -0.5, 0.5, 0.5)
-    path = simulate(settings, vector(0.8, 0.6, 0, 0), start, steps=600, order=order, every=600)
+    path = simulate(settings, vector(0.8, 0.6, 0, 0), start, steps=200, order=order, every=200)
     w, lagrangian = path.w[-1, :, 0], path.lagrangian[-1, :, 0]
     expected = [[0.7820226035, 0.5761977966], [0.8207374600, 0.5269984504], [0.7910386904, 0.5634639516]]
     torch.testing.assert_close(w[:, :2], torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)

@@ -10,7 +10,7 @@ import rvsm
 from rvsm.paper.theory import Sweep, curvature, differences, run, sparse_gradient
 from rvsm.paper.theory.methods import FallingRVSM
 from rvsm.paper.theory.penalty_formulas import largest_off, residual
-from rvsm.paper.theory.sparse_gradient import Ends, Size
+from rvsm.paper.theory.sparse_gradient import QUICK, Ends
 from rvsm.splitting.layers import Layer
 
 PENALTIES = [rvsm.L1(lam=0.2), rvsm.L0(lam=0.2), *(rvsm.TransformedL1(lam=0.2, a=a) for a in (0.3, 1.0, 3.0))]
@@ -46,26 +46,25 @@ def test_the_course_of_alpha() -> None:
 
 
 KEYS = ["u-limits", "u-descent", "u-rest", "u-beside-rvsm"]
-TINY = Size((5,), 6, 120, 120, (0.3,))
 l0_prox, runs = rvsm.L0.prox, sparse_gradient._ends
 
 
 @pytest.fixture(scope="module")
 def unmutated() -> dict[tuple, Ends]:
-    """Return all runs of the tiny study, by penalty, course of α, and whether β is strong."""
+    """Return all runs of the quick study, by penalty, course of α, and whether β is strong."""
     each = product(("l1", "l0", "tl1"), ("w", "u", "moving"), (False, True))
-    return {(name, at, strong): runs(name, 5, at, strong, TINY) for name, at, strong in each}
+    (d,) = QUICK.dimensions
+    return {(name, at, strong): runs(name, d, at, strong, QUICK) for name, at, strong in each}
 
 
 @pytest.fixture
-def tiny(unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr(sparse_gradient, "QUICK", TINY)
+def quick(unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.setattr(sparse_gradient, "_ends", lambda name, d, at, strong, plan: unmutated[name, at, strong])
     return Sweep(quick=True)
 
 
-def test_a_tiny_study_gives_the_expected_verdicts(tiny: Sweep) -> None:
-    found = list(run(KEYS, sweep=tiny))
+def test_the_quick_study_gives_the_expected_verdicts(quick: Sweep) -> None:
+    found = list(run(KEYS, sweep=quick))
     assert differences(found) == []
     assert all(verdict.ours and verdict.where.startswith("Ours: ") for verdict in found)
 
@@ -103,7 +102,7 @@ def is_seen(key: str, sweep: Sweep) -> bool:
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_formula_is_caught(
-    mutant: str, tiny: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
+    mutant: str, quick: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name, wrong, penalty, broken = MUTANTS[mutant]
     monkeypatch.setattr(owner, name, wrong)
@@ -115,23 +114,23 @@ def test_a_wrong_formula_is_caught(
         ),
     )
     for key in broken:
-        assert is_seen(key, tiny), f"{key} does not see: {mutant}"
+        assert is_seen(key, quick), f"{key} does not see: {mutant}"
 
 
 @pytest.mark.parametrize(
     "taken", [{"moving": "w"}, {"w": "moving", "moving": "w"}], ids=["RVSM for the homotopy", "the two exchanged"]
 )
 def test_runs_of_another_course_are_caught(
-    taken: dict[str, str], tiny: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
+    taken: dict[str, str], quick: Sweep, unmutated: dict[tuple, Ends], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         sparse_gradient, "_ends", lambda name, d, at, strong, plan: unmutated[name, taken.get(at, at), strong]
     )
     for key in ("u-limits", "u-beside-rvsm"):
-        assert is_seen(key, tiny), f"{key} does not see: {taken}"
+        assert is_seen(key, quick), f"{key} does not see: {taken}"
 
 
-def test_what_is_compared_has_the_same_settings_and_starts(tiny: Sweep) -> None:
+def test_what_is_compared_has_the_same_settings_and_starts(quick: Sweep) -> None:
     sparse, dense = (sparse_gradient.ends(at, strong=False, quick=True) for at in ("u", "w"))
     for a, b in zip(sparse, dense, strict=True):
         assert (a.penalty, a.d, a.settings) == (b.penalty, b.d, b.settings)

@@ -5,7 +5,7 @@ import platform
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
 
 import torch
@@ -103,8 +103,9 @@ def _judge(keys: list[str], quick: bool, progress: Progress) -> list[Verdict]:
 def _judge_and_draw(progress: Progress, quick: bool) -> tuple[list[Verdict], dict[str, list[Figure]]]:
     """Judge all statements in a second process while this one computes the pictures."""
     judged = progress.add_task("statements", total=len(STATEMENTS))
-    # A fresh process, not a fork, because this one has threads.
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=_begin, initargs=(quick,)) as pool:
+    # A fresh process, or a fork of one, not a fork of this one, which has threads.
+    context = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    with ProcessPoolExecutor(1, context, initializer=_begin, initargs=(quick,)) as pool:
         try:
             futures = [pool.submit(_judge_one, key) for key in STATEMENTS]
             for future in futures:

@@ -29,7 +29,7 @@ class Size(NamedTuple):
 
 
 FULL = Size((2, 10), 48, 300, 600)
-QUICK = Size((6,), 8, 200, 250)
+QUICK = Size((5,), 6, 120, 120, (0.3,))
 
 RESTED = 1e-6
 """The ‖∇f(v) + β(w − u)‖ below which a run is at rest."""

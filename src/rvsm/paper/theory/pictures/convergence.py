@@ -134,9 +134,9 @@ def _run(
 
 def sparsity_against_error(quick: bool = False) -> Figure:
     """Draw the error against the zeros, with one point for each λ, and mark one λ on all curves."""
-    shares = [0.03 * 1.8**j for j in range(6)] if quick else [0.03 * 1.35**j for j in range(12)]
-    seeds = 12 if quick else 40
-    study = sparsity_study(shares, seeds=seeds, steps=200 if quick else 300)
+    shares = [0.03 * 2.5**j for j in range(4)] if quick else [0.03 * 1.35**j for j in range(12)]
+    seeds = 6 if quick else 40
+    study = sparsity_study(shares, seeds=seeds, steps=100 if quick else 300)
     marked = len(shares) // 2
 
     def draw(canvas: Canvas) -> None:

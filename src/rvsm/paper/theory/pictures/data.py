@@ -9,7 +9,7 @@ from rvsm.paper.theory.extensions import finite_sample, mini_batches, two_layers
 
 def finite_samples(quick: bool = False) -> Figure:
     """Draw the distance from the population's limit against the size of the sample."""
-    study = finite_sample((100, 400, 1600), seeds=4, steps=100) if quick else finite_sample()
+    study = finite_sample((100, 400), seeds=3, steps=60) if quick else finite_sample()
     sizes = torch.tensor(study.sizes, dtype=torch.float64)
     guide = float(study.distance[0].mean()) * (sizes[0] / sizes).sqrt()
     rise = float(study.rise.max())
@@ -35,7 +35,7 @@ def finite_samples(quick: bool = False) -> Figure:
 
 def batches(quick: bool = False) -> Figure:
     """Draw the distance from the population's limit against time, for several batch sizes."""
-    study = mini_batches((4, 16, 64), seeds=4, steps=200) if quick else mini_batches()
+    study = mini_batches((4, 32), seeds=4, steps=120) if quick else mini_batches()
     runs = study.distance.shape[-1]
 
     def draw(canvas: Canvas) -> None:
@@ -68,7 +68,7 @@ def batches(quick: bool = False) -> Figure:
 
 def second_layer(quick: bool = False) -> Figure:
     """Draw descent, angles, scale and support of a network whose output layer is trained, too."""
-    study = two_layers(seeds=12, steps=300) if quick else two_layers()
+    study = two_layers(seeds=8, steps=150) if quick else two_layers()
     starts = study.lagrangian.shape[1]
     kept = float(study.support[-1].double().mean())
 

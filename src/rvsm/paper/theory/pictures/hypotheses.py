@@ -15,7 +15,7 @@ from rvsm.paper.theory.problems import PENALTIES
 
 def beta_and_start(quick: bool = False) -> Figure:
     """Draw a map of the limit's angle over β and the starting angle."""
-    study = angle_map(multiples=6, margins=5, seeds=4) if quick else angle_map()
+    study = angle_map(multiples=5, margins=4, seeds=4, steps=200) if quick else angle_map()
 
     def draw(canvas: Canvas) -> None:
         axes = canvas.subplots()
@@ -54,7 +54,7 @@ def _edges(middles: Tensor) -> Tensor:
 
 def threshold(quick: bool = False) -> Figure:
     """Draw zeros, empty copies and errors against λ/β."""
-    study = threshold_study(points=7, seeds=8, steps=150) if quick else threshold_study()
+    study = threshold_study(points=5, seeds=6, steps=100) if quick else threshold_study()
 
     def draw(canvas: Canvas) -> None:
         left, right = canvas.subplots(1, 2)
@@ -84,7 +84,7 @@ def threshold(quick: bool = False) -> Figure:
 
 def opposite(quick: bool = False) -> Figure:
     """Draw how long a start near the angle π takes to turn."""
-    study = start_at_pi(steps=450, smallest=7) if quick else start_at_pi()
+    study = start_at_pi(steps=300, smallest=5) if quick else start_at_pi()
     offsets, steps = study.offsets[:-1], study.steps[:-1]
     never = (steps < 0).all(dim=0)
     runs = steps.shape[1]

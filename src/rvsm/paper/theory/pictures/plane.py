@@ -75,10 +75,7 @@ def phase_portrait(quick: bool = False) -> Figure:
 
 
 def two_paths(quick: bool = False) -> Figure:
-    """Draw w and u of both methods for d = 2, over the level lines of f + λ‖·‖₁, or of f for ℓ0.
-
-    It takes two seconds, so the quick version is the same.
-    """
+    """Draw w and u of both methods for d = 2, over the level lines of f + λ‖·‖₁, or of f for ℓ0."""
     high = float(curvature(_K))
     truth = torch.tensor([cos(0.5), sin(0.5)], dtype=torch.float64)
     start = 1.2 * torch.tensor([cos(1.8), sin(1.8)], dtype=torch.float64)
@@ -89,9 +86,9 @@ def two_paths(quick: bool = False) -> Figure:
     ]
     settings = [Setting(penalty, k=_K, beta=beta, eta=1 / (beta + high)) for _, penalty, beta in panels]
     courses: tuple[GradientPoint, ...] = ("w", "u")
-    paths = {at: simulate(settings, truth, start, steps=400, gradient=at) for at in courses}
+    paths = {at: simulate(settings, truth, start, steps=150 if quick else 400, gradient=at) for at in courses}
     critical = [_critical_points(penalty, truth) for _, penalty, _ in panels]
-    x, y, points = _grid(-0.7, 1.35, 150)
+    x, y, points = _grid(-0.7, 1.35, 60 if quick else 150)
 
     def draw(canvas: Canvas) -> None:
         for panel, axes in enumerate(canvas.subplots(1, 3)):
