@@ -72,27 +72,30 @@ HOSTILE: dict[str, Callable[[], Plan]] = {
 
 LOAD = """
 import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 import rvsm.runtime
-try:
-    rvsm.runtime.load(sys.argv[1], threads=1)
-    print("loaded")
-except ValueError as error:
-    print(error)
+for path in sys.argv[2:]:
+    try:
+        rvsm.runtime.load(path, threads=1)
+        print("loaded", flush=True)
+    except ValueError as error:
+        print(error, flush=True)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a limit of memory")
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_small_file_neither_hangs_the_loader_nor_fills_the_memory(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "model.rvsm"
-    file.write(HOSTILE[name](), path)
-    command = [sys.executable, "-c", LOAD, str(path), str(SEVERAL_GB)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    if name == "1024 × 1024 windows":
-        assert "'pool' would take about 1,102 seconds for one image at a time, and the limit is 60" in done.stdout
-    else:
-        assert done.stdout.strip() == "loaded"
+def test_small_files_neither_hang_the_loader_nor_fill_the_memory(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{number}.rvsm") for number in range(len(HOSTILE))]
+    for path, made in zip(paths, HOSTILE.values(), strict=True):
+        file.write(made(), Path(path))
+    command = [sys.executable, "-c", LOAD, str(SEVERAL_GB), *paths]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    told = dict(zip(HOSTILE, done.stdout.splitlines(), strict=False))
+    assert list(told) == list(HOSTILE), f"the next one ended the process: {done.stderr}"
+    refused = told.pop("1024 × 1024 windows")
+    assert "'pool' would take about 1,102 seconds for one image at a time, and the limit is 60" in refused
+    assert set(told.values()) == {"loaded"}, told
 
 
 def test_what_is_too_large_says_what_it_would_need(tmp_path: Path) -> None:
