@@ -5,8 +5,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import rvsm
 from rvsm.cli import COMMANDS
 
@@ -22,13 +20,36 @@ for name in {names!r}:
 """
 
 
+# Each piece of code runs in a process of its own, and only the first of them has to import torch.
+FORK = """
+import os
+import torch
+for code in {codes!r}:
+    if not (child := os.fork()):
+        exec(code, dict())
+        print(flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
 def run(code: str) -> list[str]:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.splitlines()
 
 
+def run_after_torch(*codes: str) -> list[list[str]]:
+    """Return the lines that each piece of code prints, where torch has been imported and nothing else."""
+    told = "\n".join(run(FORK.format(codes=codes))).removesuffix("\n")
+    return [lines.splitlines() for lines in told.split("\n\n")]
+
+
+def looking(library: str, *names: str) -> str:
+    return WITHOUT.format(library=library) + LOOK.format(names=names)
+
+
 def sentences(library: str, *names: str) -> list[str]:
     """Return what importing each name says where there is no such library."""
-    return run(WITHOUT.format(library=library) + LOOK.format(names=names))
+    return run(looking(library, *names))
 
 
 def test_every_public_name_without_torch() -> None:
@@ -43,33 +64,40 @@ def test_every_module_without_torch() -> None:
     assert [line.split(", which")[0] for line in told] == [f"{name} needs torch" for name in names]
 
 
-@pytest.mark.parametrize("extra", ["torch", "train"])
-def test_a_module_needs_no_more_than_its_extra(extra: str) -> None:
+OTHERS = {
+    "torch": ["rich", "yaml", "docstring_parser", "PIL", "matplotlib", "jinja2", "sklearn", "tomli_w", "filelock"],
+    "train": ["onnx", "onnxruntime", "onnxscript", "openvino", "lightning", "transformers", "tensorboard", "optuna"],
+}
+
+
+def test_a_module_needs_no_more_than_its_extra() -> None:
     """A library that is not in the extra, here one of all other extras, is not imported."""
-    others = {"rich", "yaml", "docstring_parser", "PIL", "matplotlib", "jinja2", "sklearn", "tomli_w", "filelock"}
-    if extra == "train":
-        others = {"onnx", "onnxruntime", "onnxscript", "openvino", "lightning", "transformers", "tensorboard", "optuna"}
-    names = [name for name, needed in rvsm._MODULES.items() if needed in (None, extra)]
-    code = "".join(WITHOUT.format(library=library) for library in sorted(others))
-    assert run(f"{code}import rvsm; print(*(getattr(rvsm, name).__name__ for name in {names!r}))") == [
-        " ".join(f"rvsm.{name}" for name in names)
+    names = {extra: [name for name, needed in rvsm._MODULES.items() if needed in (None, extra)] for extra in OTHERS}
+    codes = [
+        "".join(WITHOUT.format(library=library) for library in others)
+        + f"import rvsm; print(*(getattr(rvsm, name).__name__ for name in {names[extra]!r}))"
+        for extra, others in OTHERS.items()
     ]
+    assert run_after_torch(*codes) == [[" ".join(f"rvsm.{name}" for name in names[extra])] for extra in OTHERS]
 
 
-@pytest.mark.parametrize(
-    ("name", "library", "extra"),
-    [
-        ("rvsm.integrations.LightningCallback", "lightning", "lightning"),
-        ("rvsm.integrations.LightningCallback", "torch", "lightning"),
-        ("rvsm.integrations.TransformersCallback", "transformers", "transformers"),
-        ("rvsm.integrations.save_pretrained", "torch", "torch"),
-        ("rvsm.train", "rich", "train"),
-        ("rvsm.sweep", "optuna", "sweep"),
-    ],
-)
-def test_the_command_installs_all_that_a_name_needs(name: str, library: str, extra: str) -> None:
-    assert sentences(library, name) == [f"{name} needs {library}, which is not installed: pip install 'rvsm[{extra}]'"]
-    assert extra in PROJECT["optional-dependencies"]
+NEEDED = [
+    ("rvsm.integrations.LightningCallback", "lightning", "lightning"),
+    ("rvsm.integrations.LightningCallback", "torch", "lightning"),
+    ("rvsm.integrations.TransformersCallback", "transformers", "transformers"),
+    ("rvsm.integrations.save_pretrained", "torch", "torch"),
+    ("rvsm.train", "rich", "train"),
+    ("rvsm.sweep", "optuna", "sweep"),
+]
+
+
+def test_the_command_installs_all_that_a_name_needs() -> None:
+    told = run_after_torch(*(looking(library, name) for name, library, _ in NEEDED))
+    assert told == [
+        [f"{name} needs {library}, which is not installed: pip install 'rvsm[{extra}]'"]
+        for name, library, extra in NEEDED
+    ]
+    assert {extra for *_, extra in NEEDED} <= set(PROJECT["optional-dependencies"])
 
 
 def test_a_library_of_every_installation() -> None:

@@ -27,10 +27,6 @@ def test_every_public_name_exists_and_is_documented(name: str) -> None:
     assert name in dir(rvsm)
 
 
-def test_submodules_are_there_without_an_import() -> None:
-    assert run("import rvsm; print(rvsm.groups.__name__, rvsm.penalties.PENALTIES['l0'].__name__)") == "rvsm.groups L0"
-
-
 def test_names_are_listed_once_whether_they_have_been_used_or_not() -> None:
     assert rvsm.L0 is not None
     assert len(dir(rvsm)) == len(set(dir(rvsm)))
