@@ -1,35 +1,38 @@
 import gc
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
-import torch
 from filelock import FileLock
 from hypothesis import settings
 
 settings.register_profile("without timings", deadline=None)  # another process may need the core
 settings.load_profile("without timings")
 
-# The tests run on as many processes as there are cores: more threads in each would only wait for each other.
-torch.set_num_threads(1)
 
-collect_ignore = [  # they have no doctests, and importing them imports FSDP, Lightning or Transformers
-    "splitting/sharded.py",
-    "integrations/lightning_parts.py",
-    "integrations/transformers_parts.py",
-]
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for tests in these files, but not for doctests: they have none, and helpers need not be imported."""
+    return [found for found in (yield) if type(found) is pytest.Module]
 
 
 def pytest_collection_finish() -> None:
-    """Exempt modules and collected tests from garbage collection, which would walk through all of them every time."""
+    """Prepare a process that runs tests; torch is imported here, since the process that distributes them needs none."""
+    import torch
+
+    # The tests run on as many processes as there are cores: more threads in each would only wait for each other.
+    torch.set_num_threads(1)
+    # Modules and collected tests are exempt from garbage collection, which would walk through all of them every time.
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
+    import torch
+
     torch.default_generator.manual_seed(0)  # torch.manual_seed also notes a traceback for CUDA: milliseconds per test
 
 
