@@ -51,12 +51,12 @@ def test_the_demo_trains_every_method_prints_the_table_and_writes_the_page(shown
         assert config.name in printed
         results[config.name] = Run(folder_of(shown, config.name, 0)).result()
     accuracies = {name: result["test"]["u"]["accuracy"] for name, result in results.items()}
-    # Two epochs are few for ADMM.
-    assert all(accuracy > (0.75 if "ADMM" not in name else 0.5) for name, accuracy in accuracies.items()), accuracies
+    hard = {"ADMM, target 90 %", "RVSM ℓ0, target 99 %", "Magnitude, target 99 %"}  # in two epochs
+    assert all(accuracy > (0.4 if name in hard else 0.75) for name, accuracy in accuracies.items()), accuracies
     zeros = {name: result["sparsity"] for name, result in results.items()}
     assert zeros["SGD"] == 0
     assert 0 < zeros["RVSM ℓ1"] < zeros["RVSM Tℓ1"] < zeros["RVSM ℓ0"]
-    for sparsity, methods in ((0.9, ("RVSM ℓ0", "Magnitude", "ADMM")), (0.97, ("RVSM ℓ0", "Magnitude"))):
+    for sparsity, methods in ((0.9, ("RVSM ℓ0", "Magnitude", "ADMM")), (0.99, ("RVSM ℓ0", "Magnitude"))):
         for method in methods:
             assert zeros[f"{method}, target {100 * sparsity:.0f} %"] == pytest.approx(sparsity, abs=1e-3)
     packed = {config.name: Run(folder_of(shown, config.name, 0)).runtime() for config in configs()}
