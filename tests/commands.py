@@ -72,14 +72,20 @@ def train(
     return code
 
 
-def sweep(words: Sequence[str]) -> int:
-    """Run ``rvsm sweep``, with signs of life so frequent that a test need not wait for them."""
+def sweep(words: Sequence[str], *, grace: float = 2.0, **death: Any) -> int:
+    """Run ``rvsm sweep``, with signs of life so frequent that a test need not wait for them.
+
+    Args:
+        words: of the command line.
+        grace: the seconds without a sign after which another process counts as dead.
+        death: when it dies; see `train`.
+
+    """
     import rvsm.sweep
-    from rvsm.cli import main
 
     for name in ("run", "join"):
-        setattr(rvsm.sweep, name, partial(getattr(rvsm.sweep, name), beat=0.3, grace=2.0))
-    return main(["sweep", *words])
+        setattr(rvsm.sweep, name, partial(getattr(rvsm.sweep, name), beat=0.3, grace=grace))
+    return train(["sweep", *words], **death)
 
 
 def compare(words: Sequence[str]) -> int:
