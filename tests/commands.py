@@ -116,6 +116,12 @@ def script(path: str, *words: str) -> None:
     runpy.run_path(path, run_name="__main__")
 
 
+def run_module(name: str, *words: str) -> None:
+    """Run a module as ``python -m`` does, with the words of its command line."""
+    sys.argv = [name, *words]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
 def run_code(text: str) -> None:
     """Run a piece of Python."""
     exec(compile(text, "<code>", "exec"), {})

@@ -73,6 +73,10 @@ class Process:
         """Send a signal."""
         os.kill(self.pid, number)
 
+    def kill(self) -> None:
+        """End it where a test has failed."""
+        self._process.kill()
+
     def ended(self, timeout: float = 300) -> Ended:
         """Wait for the end."""
         self._process.join(timeout)
