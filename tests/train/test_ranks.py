@@ -323,7 +323,7 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {**GOOD, "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, text)
     with pytest.raises(RuntimeError, match=r"process 1 of 2 cannot reach the others .*MASTER_PORT=1 .*; check"):
-        join_ranks(patience=timedelta(seconds=1))
+        join_ranks(patience=timedelta(seconds=0.2))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
