@@ -13,7 +13,7 @@ from torch.distributed.fsdp import fully_shard
 
 import rvsm
 
-EPOCHS = 8
+EPOCHS = 4
 
 dist.init_process_group("gloo")  # "nccl" on GPUs
 rank, ranks = dist.get_rank(), dist.get_world_size()

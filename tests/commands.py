@@ -6,6 +6,8 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
+from multiprocessing import util
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -70,20 +72,54 @@ def train(
     return code
 
 
-def sweep(words: Sequence[str]) -> int:
-    """Run ``rvsm sweep``, with signs of life so frequent that a test need not wait for them."""
+def sweep(words: Sequence[str], *, grace: float = 2.0, **death: Any) -> int:
+    """Run ``rvsm sweep``, with signs of life so frequent that a test need not wait for them.
+
+    Args:
+        words: of the command line.
+        grace: the seconds without a sign after which another process counts as dead.
+        death: when it dies; see `train`.
+
+    """
     import rvsm.sweep
-    from rvsm.cli import main
 
     for name in ("run", "join"):
-        setattr(rvsm.sweep, name, partial(getattr(rvsm.sweep, name), beat=0.3, grace=2.0))
-    return main(["sweep", *words])
+        setattr(rvsm.sweep, name, partial(getattr(rvsm.sweep, name), beat=0.3, grace=grace))
+    return train(["sweep", *words], **death)
+
+
+def compare(words: Sequence[str]) -> int:
+    """Run ``rvsm compare`` in a process group of its own; the server that its processes come from is forked from it."""
+    from rvsm.cli import main
+
+    os.setsid()
+    util.spawnv_passfds = _fork  # type: ignore[attr-defined]
+    return main(["compare", *words])
+
+
+def _fork(_: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
+    """Fork a process that runs the code after ``python -c``, instead of one that has to import torch first."""
+    if pid := os.fork():
+        return pid
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as in a process that was started
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    kept = sorted({0, 1, 2, *passed})
+    for before, after in pairwise([*kept, os.sysconf("SC_OPEN_MAX")]):
+        os.closerange(before + 1, after)
+    run_code(arguments[-1])
+    os._exit(0)
 
 
 def script(path: str, *words: str) -> None:
     """Run a script with the words of its command line."""
     sys.argv = [path, *words]
     runpy.run_path(path, run_name="__main__")
+
+
+def run_module(name: str, *words: str) -> None:
+    """Run a module as ``python -m`` does, with the words of its command line."""
+    sys.argv = [name, *words]
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def run_code(text: str) -> None:

@@ -64,10 +64,18 @@ class Process:
     def running(self) -> bool:
         return self._process.is_alive()
 
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """End it where a test has failed."""
+        self._process.kill()
 
     def ended(self, timeout: float = 300) -> Ended:
         """Wait for the end."""

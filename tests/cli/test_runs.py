@@ -2,8 +2,8 @@
 
 import re
 import signal
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+import commands
 from processes import Process
 from rvsm.cli import main
 from rvsm.records import Run, locked
@@ -81,21 +82,17 @@ class TestRuns:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_asked_to_stop(number: signal.Signals, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    long = ["--training.epochs", "50", "--training.evaluate_every", "25"]
-    process = Process(main, ["train", "--run", str(folder), *QUICK, *long])
-    while process.running and not list(folder.glob("checkpoints/step-*")):
-        time.sleep(0.02)
-    process.send(number)
-    ended = process.ended()
+    words = ["train", "--run", str(folder), *QUICK]
+    ended = Process(partial(commands.train, words, within="train_step", kill_at=99, number=number)).ended()
     assert ended.status == 130
-    found = re.search(r"\nrvsm: stopped at step (\d+) of 200; continue with: rvsm (resume .*)\n$", ended.printed)
+    found = re.search(r"\nrvsm: stopped at step (\d+) of 8; continue with: rvsm (resume .*)\n$", ended.printed)
     assert found, ended
     state, complaints = Run(folder).newest()
     assert state is not None
     assert (state["step"], complaints) == (int(found[1]), [])
     if number == signal.SIGINT:
         assert main(found[2].split()) == 0
-        assert f"continuing from step {found[1]} of 200" in capfd.readouterr().out
+        assert f"continuing from step {found[1]} of 8" in capfd.readouterr().out
         assert Run(folder).status == "finished"
 
 

@@ -1,12 +1,12 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from commands import run_code
+from processes import Process
 from rvsm.records import Run, folder_of, locked
 from rvsm.records.states import save
 
@@ -126,12 +126,11 @@ class TestLock:
             pass
 
     def test_another_process(self, run: Run) -> None:
-        text = "import pathlib, sys, rvsm.records\nwith rvsm.records.locked(pathlib.Path(sys.argv[1])): pass"
-        command = [sys.executable, "-c", text, str(run.folder)]
+        text = f"import pathlib, rvsm.records\nwith rvsm.records.locked(pathlib.Path({str(run.folder)!r})): pass"
         with locked(run.folder):
-            refused = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert refused.returncode == 1
-        assert "another process is training in" in refused.stderr
+            refused = Process(run_code, text).ended()
+        assert refused.status == 1
+        assert "another process is training in" in refused.printed
 
     def test_leftovers_of_killed_processes_go(self, run: Run) -> None:
         names = (".metrics.jsonl.0123456789abcdef.tmp", "checkpoints/.step-1.safetensors.0123456789abcdef.tmp")

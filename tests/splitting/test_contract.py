@@ -2,8 +2,6 @@
 
 import importlib.util
 import inspect
-import subprocess
-import sys
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -15,6 +13,8 @@ from torch import nn
 
 import networks
 import rvsm
+from commands import run_code
+from processes import Process
 from rvsm.integrations.sparse_training import Recipe
 from rvsm.splitting import METHODS, Method
 
@@ -122,6 +122,8 @@ def test_a_line_in_the_registry_is_enough_for_the_command_line(tmp_path: Path) -
     )
     program = (
         f"import sys; sys.path.insert(0, {str(FILE.parent)!r})\n"
+        "for name in [name for name in sys.modules if name.partition('.')[0] == 'rvsm']:\n"
+        "    del sys.modules[name]\n"  # to be imported with the line in the registry
         "from fading import Fading\n"
         "from rvsm.splitting import METHODS\n"
         "METHODS['fading'] = Fading\n"
@@ -129,10 +131,10 @@ def test_a_line_in_the_registry_is_enough_for_the_command_line(tmp_path: Path) -
         f"assert main({words.split()!r}) == 0\n"
         "main(['train', '--method.name', 'fading', '--help'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    done = Process(run_code, program, folder=tmp_path).ended()
+    assert done.status == 0, done
     written = tomllib.loads((tmp_path / "one" / "config.toml").read_text("utf-8"))
     assert (written["method"]["name"], written["method"]["rate"]) == ("fading", 0.3)
     assert (tmp_path / "one" / "result.json").exists()
-    assert "the fraction of its way to u that w makes in a step" in done.stdout
-    assert "shell patterns of the parameters to leave dense" in done.stdout
+    assert "the fraction of its way to u that w makes in a step" in done.printed
+    assert "shell patterns of the parameters to leave dense" in done.printed

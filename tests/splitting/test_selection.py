@@ -1,6 +1,6 @@
 """The choice of groups against a sort: ties, limits, unequal costs, misleading samples, any number of processes.
 
-That real processes choose alike is checked in sharded.py.
+That real processes choose alike is checked in sharded/without_shards.py.
 """
 
 from collections.abc import Callable, Iterator, Sequence

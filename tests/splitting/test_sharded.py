@@ -1,21 +1,24 @@
-"""Models with sharded parameters, on real processes: what each of them reports (sharded.py), and how they end."""
+"""Models with sharded parameters, on real processes: what each of them reports (sharded/), and how they end."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("sharded.py")
-PROCESSES = {"one": 1, "two": 2, "four": 4, "last": 1}
+from processes import Process
+from splitting.sharded.runs import MODULES, RUNS, main
+
 CHECKS = [  # read, not imported, since that imports FSDP
     (run, name)
-    for runs, name in re.findall(r"^@on\((.*)\)\n(?:@.*\n)*def (\w+)", SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+    for module in MODULES
+    for runs, name in re.findall(
+        r"^@on\((.*)\)\n(?:@.*\n)*def (\w+)",
+        Path(__file__).with_name("sharded").joinpath(f"{module}.py").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     for run in re.findall(r"\w+", runs)
 ]
 
@@ -25,15 +28,15 @@ def reported(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
     """Return the folder with the reports of all processes."""
 
     def fill(folder: Path) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, str(SCRIPT), str(folder)], env=environment, check=True, timeout=600)
+        ended = Process(main, folder=folder).ended(timeout=600)
+        assert ended.status == 0, ended.printed
 
     return once("sharded", fill)
 
 
 @pytest.mark.parametrize(("run", "name"), CHECKS)
 def test_all_ranks_agree_that(run: str, name: str, reported: Path) -> None:
-    survivors = 1 if name == "those_who_lose_a_rank_stop_with_an_error" else PROCESSES[run]
+    survivors = 1 if name == "those_who_lose_a_rank_stop_with_an_error" else RUNS[run]
     for rank in range(survivors):
         report = json.loads((reported / run / f"report-{rank}.json").read_text())
         assert name in report, f"rank {rank} did not get to it; see the first check that failed"

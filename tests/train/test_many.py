@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +15,8 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+import commands
+from processes import Process
 from rvsm.config import Config, read_config
 from rvsm.records import Run, folder_of
 from rvsm.train import run_all
@@ -179,11 +179,8 @@ class Comparison:
                 "[model]\nwidth = 4\n[budget]\nsparsity = 0.3\n[training]\nepochs=9999\ncheckpoint_every=9999\n"
             )
         self.folders = [folder_of(folder / "runs", name, 0) for name in names]
-        words = ["compare", *(f"{name}.toml" for name in names), "--jobs", "2", "--runs", "runs"]
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "rvsm.cli", *words], cwd=folder, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+        words = [*(f"{name}.toml" for name in names), "--jobs", "2", "--runs", "runs"]
+        self._process = Process(commands.compare, words, folder=folder)
         self.pid = self._process.pid
         self._known: list[int] = []
 
@@ -197,28 +194,26 @@ class Comparison:
     def wait(self, *, trained: bool) -> None:
         """Wait until both processes are there, or until both have trained a little."""
         files = [folder / "metrics.jsonl" for folder in self.folders]
-        until(lambda: len(self.workers()) == 2 or self._process.poll() is not None)
+        until(lambda: len(self.workers()) == 2 or not self._process.running)
         if trained:
             until(lambda: all(file.exists() and file.stat().st_size for file in files))
-        assert self._process.poll() is None
+        assert self._process.running
 
     def ending(self) -> str:
         """Wait for the end of all processes, and return what was printed."""
-        text, _ = self._process.communicate(timeout=120)
-        assert self._process.returncode not in (0, None)
+        ended = self._process.ended(timeout=120)
+        assert ended.status != 0
         until(lambda: all(_parent(worker) is None for worker in self._known))
-        return text
+        return ended.printed
 
     def checkpoints(self) -> bool:
         return all(Run(folder).checkpoints() for folder in self.folders)
 
     def kill(self) -> None:
         """End what is left where a test has failed."""
-        self._process.kill()
-        for worker in self._known:
-            if _parent(worker) is not None:
-                os.kill(worker, signal.SIGKILL)
-        self._process.wait()
+        for pid in (self.pid, *self._known):
+            if _parent(pid) is not None:
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -235,7 +230,7 @@ def until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.01)
 
 
 def _parent(pid: int) -> int | None:

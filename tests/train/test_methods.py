@@ -1,5 +1,6 @@
 """Real training on digits by every method, optimizer and schedule."""
 
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from rvsm.config import read_config
 from rvsm.optimizers import OPTIMIZERS
 from rvsm.schedules import SCHEDULES
 
-LEARNING = ["--model.width", "8", "--training.epochs", "6", "--training.batch", "64"]
+LEARNING = ["--model.width", "8", "--training.epochs", "4", "--training.batch", "64"]
 METHODS: dict[str, list[str]] = {
     "dense": [],
     "rvsm": ["--budget.sparsity", "0.9"],
@@ -36,7 +37,7 @@ def test_learns_and_is_sparse(method: str, train: Any) -> None:
     result, weights = run.result(), run.weights()
     assert result["test"]["u"]["accuracy"] > 0.8
     assert result["test"]["w"]["accuracy"] > 0.8
-    assert [record["epoch"] for record in run.metrics()] == [1, 2, 3, 4, 5, 6]
+    assert [record["epoch"] for record in run.metrics()] == [1, 2, 3, 4]
     held = [weights[name] for name in result["layers"]]
     zeros = sum(int((w == 0).sum()) for w in held)
     total = sum(w.numel() for w in held)
@@ -73,12 +74,11 @@ METHOD_KEYS = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(("optimizer", "schedule"), list(zip(cycle(OPTIMIZERS), SCHEDULES, strict=False)))
 def test_every_optimizer_and_schedule(optimizer: str, schedule: str, train: Any) -> None:
     rate = {"sgd": "0.1", "adamw": "0.01"}[optimizer]
     flags = ["--optimizer.name", optimizer, "--optimizer.lr", rate, "--schedule.name", schedule]
-    config = read_config(flags=[*LEARNING, *flags, "--training.epochs", "5", "--budget.sparsity", "0.4"])
+    config = read_config(flags=[*LEARNING, *flags, "--training.epochs", "3", "--budget.sparsity", "0.4"])
     run = train(config)
     assert run.result()["test"]["u"]["accuracy"] > 0.8
     # The rate of an epoch's last step is that of the schedule.
@@ -114,7 +114,7 @@ def test_a_budget_of_multiplications(train: Any) -> None:
 
 
 def test_bfloat16(train: Any) -> None:
-    flags = ["--training.precision", "bfloat16", "--training.epochs", "4", "--budget.sparsity", "0.4"]
+    flags = ["--training.precision", "bfloat16", "--training.epochs", "3", "--budget.sparsity", "0.4"]
     run = train(read_config(flags=[*LEARNING, *flags]))
     assert run.about()["precision"] == "bfloat16"
     assert run.result()["test"]["u"]["accuracy"] > 0.8

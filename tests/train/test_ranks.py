@@ -4,8 +4,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from commands import script
-from processes import run_together
+from commands import run_module, script
+from processes import Process, run_together
 from rvsm.records import Run
 from rvsm.train.ranks import ALONE, Ranks, join_ranks, read_environment
 
@@ -325,29 +323,27 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in {**GOOD, "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, text)
     with pytest.raises(RuntimeError, match=r"process 1 of 2 cannot reach the others .*MASTER_PORT=1 .*; check"):
-        join_ranks(patience=timedelta(seconds=1))
+        join_ranks(patience=timedelta(seconds=0.2))
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 def test_torchrun_and_a_killed_process(tmp_path: Path) -> None:
     words = ["--model.width", "4", "--training.epochs", "9999", "--budget.sparsity", "0.5", "--run", "run"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "--", "rvsm", "train"]
-    with subprocess.Popen(
-        [*launch, *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as torchrun:
-        try:
-            checkpoints = tmp_path / "run/checkpoints"
-            deadline = time.monotonic() + 120
-            while not any(checkpoints.glob("step-*.safetensors")):
-                assert time.monotonic() < deadline
-                assert torchrun.poll() is None
-                time.sleep(0.05)
-            children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
-            ranks = [Path(f"/proc/{child}/environ").read_bytes().split(b"\0") for child in children]
-            os.kill(int(children[[b"RANK=1" in rank for rank in ranks].index(True)]), signal.SIGKILL)
-            printed = torchrun.communicate(timeout=100)[0]
-        finally:
-            torchrun.kill()
+    launch = ["--nproc-per-node", "2", "-m", "--", "rvsm", "train", *words]
+    torchrun = Process(run_module, "torch.distributed.run", *launch, folder=tmp_path)
+    try:
+        checkpoints = tmp_path / "run/checkpoints"
+        deadline = time.monotonic() + 120
+        while not any(checkpoints.glob("step-*.safetensors")):
+            assert time.monotonic() < deadline
+            assert torchrun.running
+            time.sleep(0.02)
+        children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
+        ranks = [Path(f"/proc/{child}/environ").read_bytes().split(b"\0") for child in children]
+        os.kill(int(children[[b"RANK=1" in rank for rank in ranks].index(True)]), signal.SIGKILL)
+        printed = torchrun.ended(timeout=100).printed
+    finally:
+        torchrun.kill()
     assert re.search("\nrvsm: another process of this training has ended, .*: rvsm resume run\n", printed)
     assert printed.count("steps: 9999 × ") == 1
     assert Run(tmp_path / "run").checkpoints()

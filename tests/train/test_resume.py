@@ -66,24 +66,20 @@ def same_ending(one: Run, other: Run) -> None:
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        [],
-        ["--optimizer.name", "adamw", "--training.accumulate", "2"],
-        ["--training.evaluate_every", "2", "--training.checkpoint_every", "2"],
-        ["--training.channels_last", "false", "--training.clip", "0.5"],
-        ["--training.precision", "bfloat16", "--augment.crop", "1", "--augment.cutout", "2"],
-        ["--training.validation", "0"],
-        ["--groups.name", "filter", "--method.exclude", '["11.*"]', "--penalty.name", "tl1"],
-        ["--budget.ramp", "1", "--budget.heal", "0", "--schedule.name", "onecycle"],
-    ],
-    ids=" ".join,
-)
-def test_bit_for_bit_from_any_step(flags: list[str], small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
-    config = small(*flags)
+STOPS = {  # there are four steps in an epoch, or five without validation
+    "": (4, 6, 12),  # at the end of an epoch, within one, and at the very end
+    "--optimizer.name adamw --training.accumulate 2 --training.evaluate_every 2 --training.checkpoint_every 2": (4, 6),
+    "--training.precision bfloat16 --augment.crop 1 --augment.cutout 2 --training.channels_last false": (6,),
+    '--groups.name filter --method.exclude ["11.*"] --penalty.name tl1 --training.validation 0': (5, 6),
+    "--budget.ramp 1 --budget.heal 0 --schedule.name onecycle --training.clip 0.5": (6, 12),
+}
+
+
+@pytest.mark.parametrize("flags", STOPS)
+def test_bit_for_bit_from_any_step(flags: str, small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+    config = small(*flags.split())
     whole = train(config)
-    for step in (4, 6, 12):  # within an epoch, at the end of one, and at the very end
+    for step in STOPS[flags]:
         folder, message = stopped(config, step)
         steps = 12 if config.training.validation else 15
         assert message == f"stopped at step {step} of {steps}; continue with: rvsm resume {folder}"
@@ -106,10 +102,9 @@ METHODS = {
 def test_every_method(method: str, small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
     config = small(*METHODS[method], target=False)
     whole = train(config)
-    for step in (5, 8):  # within an epoch, and at the end of one
-        folder, _ = stopped(config, step)
-        go_on(folder, digits)
-        same_ending(Run(folder), whole)
+    folder, _ = stopped(config, 5)
+    go_on(folder, digits)
+    same_ending(Run(folder), whole)
 
 
 MODEL = """

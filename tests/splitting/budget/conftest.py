@@ -13,7 +13,7 @@ from rvsm.splitting import Method
 class Training:
     """A small network that learns, in a few steps, images whose class is a colour of its own."""
 
-    steps = 24
+    steps = 10
 
     def __init__(self) -> None:
         generator = torch.Generator().manual_seed(3)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 import rvsm
 from rvsm.data import Digits
 
-STEPS = 250
+STEPS = 120
 
 
 def trained(by: str) -> tuple[rvsm.RVSM, float]:
