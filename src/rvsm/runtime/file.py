@@ -21,8 +21,9 @@ from rvsm.runtime.plan.operations import OPERATIONS
 from rvsm.runtime.plan.plan import MAX_OPERATIONS, Array, Output, Plan
 from rvsm.runtime.values import TYPES, Values, restored, stored
 
-# 1 had no axes, 2 no softmax, 3 no tensors with strides and only float32; a file has the lowest version that it needs.
-VERSION = 4
+# 1 had no axes, 2 no softmax, 3 no tensors with strides and only float32, 4 no recurrent layers; a file has the lowest
+# version that it needs.
+VERSION = 5
 _PARTS = ("bits", "values", "bias", "scales")  # of a layer with weights; scales only with integers
 MAX_GRAPH = 16 << 20  # bytes of JSON
 MAX_ENDS = 64  # inputs, and likewise outputs

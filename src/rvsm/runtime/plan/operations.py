@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Pair, Shape, check_choice, check_limit
+from rvsm.runtime.plan.recurrence import Recurrence
 from rvsm.runtime.plan.tensors import Constant, Contraction, Embedding, Normalization, Rearrangement, check_groups
 
 MAX_KERNEL, MAX_STRIDE, MAX_DILATION, MAX_PADDING = 4096, 1024, 1024, 1024
@@ -231,7 +232,7 @@ OPERATIONS: dict[str, type[Operation]] = {
     operation.kind: operation
     for operation in (
         Convolution, Pooling, AdaptivePooling, Pointwise, Concatenation, Flattening, Softmax,
-        Rearrangement, Contraction, Normalization, Constant, Embedding,
+        Rearrangement, Contraction, Normalization, Constant, Embedding, Recurrence,
     )
 }  # fmt: skip
 

@@ -8,13 +8,13 @@ from rvsm.runtime.plan.axes import channels_last
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.plan.plan import Plan
-from rvsm.runtime.schedule import limits, tensors, weightless
+from rvsm.runtime.schedule import limits, recurrence, tensors, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
 
-RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **tensors.RULES}
+RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **tensors.RULES, **recurrence.RULES}
 """How each operation is scheduled."""
 
 MAX_KERNELS = 500  # each takes a few milliseconds to compile; a network usually has a few dozen
