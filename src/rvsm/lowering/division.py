@@ -11,7 +11,7 @@ from torch import fx
 
 from rvsm.lowering.capture import Captured, module_name
 from rvsm.lowering.constants import constants
-from rvsm.lowering.draft import Draft, Key, Node
+from rvsm.lowering.draft import Draft, Key, Leaving, Node
 from rvsm.lowering.simplify import is_affine
 from rvsm.lowering.translate import Batch, translate, value_sizes
 from rvsm.lowering.values import Value, rearranged
@@ -19,6 +19,7 @@ from rvsm.lowering.views import BATCH, View
 from rvsm.runtime.plan.axes import MAP
 from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.plan.plan import check_shape
+from rvsm.runtime.plan.recurrence import Recurrence
 from rvsm.runtime.plan.tensors import Contraction
 
 Outside = tuple[str, str]  # the name of an operation in PyTorch, and the module that it stands in
@@ -160,7 +161,7 @@ class _Division:
         return [] if alone else [n for n in inside if n in self.native and self.depth[n] not in working]
 
     def _stuck(self) -> list[fx.Node]:
-        """Return native nodes that PyTorch needs, but that cannot leave: several at once, or with images not first."""
+        """Return native nodes that PyTorch needs, but that cannot leave: several at once, or with folded images."""
         return [
             node for node in self.needed if node in self.native and self._leaves(node) and not self._can_leave(node)
         ]
@@ -170,8 +171,7 @@ class _Division:
         return (
             isinstance(value, Value)
             and value.dtype == torch.float32
-            and value.view.dims[:1] == ((BATCH,),)
-            and all(BATCH not in dim for dim in value.view.dims[1:])
+            and [dim for dim in value.view.dims if BATCH in dim] == [(BATCH,)]
         )
 
     def _leaves(self, node: fx.Node) -> bool:
@@ -198,26 +198,26 @@ class _Division:
 
         gives: list[Key] = []
         outputs: list[Node] = []
-        leaving: list[tuple[str, tuple[int, ...]]] = []
+        leaving: list[Leaving] = []
         made_late: list[Node] = []
         for node in nodes:
             if self._leaves(node):
                 value = self.native[node]
-                sizes = tuple(size for _, size in value.sizes[1:])
+                sizes = tuple(size for batched, size in value.sizes if not batched)
                 result = rearranged(value, value.view.keys, _shape(sizes))
                 if result not in inside and result.operation is not None:
                     result = replace(result, others={})  # another part may have made the same for itself
                     made_late.append(result)
                 gives.append(node)
                 outputs.append(result)
-                leaving.append((_axes(sizes), sizes))
+                leaving.append(Leaving(_axes(sizes), sizes, value.view.dims.index((BATCH,))))
         for made in made_late:
             inside.add(made)
         for made in own:
             if self.readers.get(made, set()) - {self.depth[nodes[0]]}:
                 gives.append(made)
                 outputs.append(made)
-                leaving.append((MAP, made.shape))
+                leaving.append(Leaving(MAP, made.shape))
         replaced = {made: [inner(source) for source in made.sources] for made in [*own, *made_late]}
         outputs = [inner(output) for output in outputs]
         for made, sources in replaced.items():
@@ -249,7 +249,7 @@ def _is_size(node: fx.Node) -> bool:
 
 def _is_work(node: Node) -> bool:
     """Return whether a node does what native parts are for: multiplications with weights, or of matrices."""
-    if isinstance(node.operation, Contraction):
+    if isinstance(node.operation, Contraction | Recurrence):
         return True
     return node.weights is not None and node.convolution is not None and not is_affine(node)
 

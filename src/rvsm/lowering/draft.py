@@ -5,7 +5,7 @@ An operation's own numbers of values are filled in when the draft becomes a plan
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import torch
@@ -61,13 +61,20 @@ class Node:
 Key = fx.Node | Node  # of a value: in the captured graph, or one that a native part makes for another
 
 
+class Leaving(NamedTuple):
+    """The array in which an output leaves: its axes and sizes for one image, and the dimension of the images."""
+
+    axes: str
+    sizes: tuple[int, ...]
+    batch: int = 0
+
+
 @dataclass(eq=False)
 class Draft:
     """Nodes in an order in which each comes after its sources; what is not needed for the outputs may be among them.
 
     ``takes`` and ``gives`` are the values that the inputs and outputs stand for: those of the captured graph, or nodes
-    of other drafts. ``leaving`` are the axes and sizes of the arrays in which the outputs leave, and ``names`` their
-    names, if they have any.
+    of other drafts. ``leaving`` are the arrays in which the outputs leave, and ``names`` their names, if they have any.
     """
 
     inputs: list[Node]
@@ -75,7 +82,7 @@ class Draft:
     outputs: list[Node]
     takes: list[Key]
     gives: list[Key]
-    leaving: list[tuple[str, tuple[int, ...]]]
+    leaving: list[Leaving]
     names: tuple[str, ...] = ()
 
     def uses(self) -> dict[Node, list[Node]]:
@@ -114,7 +121,8 @@ class Draft:
         biases = {k: node.bias.copy() for k, node in enumerate(self.nodes) if node.bias is not None}
         left = zip(self.outputs, self.leaving, self.names or [""] * len(self.outputs), strict=True)
         outputs = [
-            Output(number[node], axes, _unusual(node.shape, axes, sizes), name) for node, (axes, sizes), name in left
+            Output(number[node], axes, _unusual(node.shape, axes, sizes), name, batch)
+            for node, (axes, sizes, batch), name in left
         ]
         shapes, axes = [node.shape for node in self.inputs], [node.axes for node in self.inputs]
         arrays = [Array(_unusual(node.shape, node.axes, node.sizes), node.integer, node.name) for node in self.inputs]

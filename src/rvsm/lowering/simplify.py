@@ -49,7 +49,7 @@ def enter_transposed(draft: Draft) -> None:
             reader is None
             or len(readers) > 1
             or x in draft.outputs
-            or not _exchanges(reader.operation, reader.shape[0])
+            or not _exchanges(reader.operation, x, reader.shape[0])
         ):
             continue
         x.shape, x.axes = reader.shape, "wc" if reader.shape[1] == 1 else "hwc"
@@ -60,14 +60,14 @@ def leave_transposed(draft: Draft) -> None:
     """Let results leave with their channels last: the way out can exchange two axes."""
     for k, result in enumerate(draft.outputs):
         source = result.sources[0] if result.sources else result
-        if _exchanges(result.operation, prod(source.shape[1:])):
+        if _exchanges(result.operation, source, prod(source.shape[1:])):
             draft.outputs[k] = source
-            draft.leaving[k] = ("wc" if source.shape[1] == 1 else "hwc", draft.leaving[k][1])
+            draft.leaving[k] = draft.leaving[k]._replace(axes="wc" if source.shape[1] == 1 else "hwc")
 
 
-def _exchanges(o: Operation | None, first: int) -> bool:
-    """Return whether an operation exchanges two axes of all numbers, of which the ``first`` has so many then."""
-    if not isinstance(o, Rearrangement) or o.offset:
+def _exchanges(o: Operation | None, source: Node, first: int) -> bool:
+    """Return whether an operation exchanges two axes of all numbers of ``source``; the ``first`` has so many then."""
+    if not isinstance(o, Rearrangement) or o.offset or prod(o.sizes) != prod(source.shape):
         return False
     return len(o.sizes) == 2 and o.sizes[0] == first and o.strides == (1, first)
 

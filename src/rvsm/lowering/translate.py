@@ -14,7 +14,7 @@ from torch import Tensor, fx
 
 from rvsm.lowering.capture import module_name
 from rvsm.lowering.place import Place
-from rvsm.lowering.translations import attention, layers, norms, pointwise, resampling, shapes
+from rvsm.lowering.translations import attention, layers, norms, pointwise, recurrence, resampling, shapes
 from rvsm.lowering.values import Value
 from rvsm.lowering.views import Size
 from rvsm.runtime.plan.axes import MAX_DIMENSIONS
@@ -103,6 +103,10 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(layers.adaptive, mode="mean"), [aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="mean"), [aten._adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="max"), [aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default]),
+    (partial(recurrence.recurrent, cell="lstm"), [aten.lstm.input]),
+    (partial(recurrence.recurrent, cell="gru"), [aten.gru.input]),
+    (partial(recurrence.recurrent, cell="tanh"), [aten.rnn_tanh.input]),
+    (partial(recurrence.recurrent, cell="relu"), [aten.rnn_relu.input]),
     # activations
     (partial(pointwise.activated, activation=RELU), [aten.relu.default]),
     (partial(pointwise.clamp, low=0.0, high=6.0), [aten.relu6.default]),

@@ -64,7 +64,8 @@ def _version(plan: Plan) -> int:
     shapes = [[plan.shapes[value] for value in operation.sources()] for operation in plan.operations]
     needed = [operation.version(given) for operation, given in zip(plan.operations, shapes, strict=True)]
     plain = all(array == Array() for array in plan.arrays) and all(o.sizes is None and not o.name for o in plan.outputs)
-    return max([Operation.since if plain else 4, *needed])
+    turned = any(output.batch for output in plan.outputs)
+    return max([5 if turned else Operation.since if plain else 4, *needed])
 
 
 def decode(data: bytes, name: str) -> Plan:
@@ -100,7 +101,11 @@ def graph_of(plan: Plan) -> dict[str, Any]:
         ],
         "operations": [_described(operation) for operation in plan.operations],
         "outputs": [
-            {"value": output.value, "form": output.axes, **_given(sizes=output.sizes, name=output.name)}
+            {
+                "value": output.value,
+                "form": output.axes,
+                **_given(sizes=output.sizes, name=output.name, batch=output.batch),
+            }
             for output in plan.outputs
         ],
     }
@@ -120,17 +125,22 @@ def plan_of(data: object) -> Plan:
     if len(graph["operations"]) > MAX_OPERATIONS or max(len(graph["inputs"]), len(graph["outputs"])) > MAX_ENDS:
         raise ValueError("the graph has too many parts")
     inputs = [_table(item, {"shape", "form"}, "an input", {"sizes", "integer", "name"}) for item in graph["inputs"]]
-    outputs = [_table(item, {"value", "form"}, "an output", {"sizes", "name"}) for item in graph["outputs"]]
+    outputs = [_table(item, {"value", "form"}, "an output", {"sizes", "name", "batch"}) for item in graph["outputs"]]
     return Plan(
         tuple(_shape(item["shape"]) for item in inputs),
         tuple(_operation(item) for item in graph["operations"]),
-        tuple(Output(_integer(item["value"], "value"), item["form"], *_named(item)) for item in outputs),
+        tuple(_output(item) for item in outputs),
         {},
         {},
         tuple(item["form"] for item in inputs),
         complete=False,
         arrays=tuple(Array(_named(item)[0], item.get("integer") is True, _named(item)[1]) for item in inputs),
     )
+
+
+def _output(item: dict[str, Any]) -> Output:
+    batch = _integer(item.get("batch", 0), "batch")
+    return Output(_integer(item["value"], "value"), item["form"], *_named(item), batch)
 
 
 def _named(item: dict[str, Any]) -> tuple[tuple[int, ...] | None, str]:

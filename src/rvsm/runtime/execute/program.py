@@ -48,6 +48,7 @@ class Program:
         self._names = [array.name for array in plan.arrays]
         self._inputs = list(zip(plan.input_sizes(), (array.integer for array in plan.arrays), strict=True))
         self._outputs = plan.output_sizes()
+        self._turned = [o.batch for o in plan.outputs] if any(o.batch for o in plan.outputs) else []
         self._lanes = machine().lanes
         self._tail_limit = 0  # up to this many images, one by one is faster than a partly filled vector
 
@@ -65,6 +66,8 @@ class Program:
         if len(inputs) != len(self._inputs):
             raise ValueError(f"the network takes {len(self._inputs)} inputs but {len(inputs)} are given")
         outputs = self._compute(checked, batch_size(checked), alone=alone)
+        if self._turned:
+            outputs = [np.moveaxis(array, 0, dim) for array, dim in zip(outputs, self._turned, strict=True)]
         results = tuple(like(output, inputs[0]) for output in outputs)
         if self.plan.outputs[0].name:
             return dict(zip((output.name for output in self.plan.outputs), results, strict=True))

@@ -72,13 +72,14 @@ class Weights:
 class Output:
     """A result: the number of its value, and the axes of the returned array; ``sizes`` if it has other sizes.
 
-    If results have names, they are returned as a dict.
+    The images are the dimension ``batch`` of the array. If results have names, they are returned as a dict.
     """
 
     value: int
     axes: str = MAP
     sizes: tuple[int, ...] | None = None
     name: str = ""
+    batch: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,9 @@ class Plan:
             if not 0 <= output.value < len(shapes):
                 raise ValueError(f"the output is value {output.value}, but there are {len(shapes)} values")
             check_axes(output.axes, shapes[output.value], "an output", output.sizes)
+            dimensions = len(output.axes if output.sizes is None else output.sizes)
+            if not 0 <= output.batch <= dimensions:
+                raise ValueError(f"images must be one of {dimensions + 1} dimensions but are number {output.batch}")
         return tuple(shapes)
 
     def _check_weights(self, k: int, operation: Operation, shapes: Sequence[Shape], where: str) -> None:
