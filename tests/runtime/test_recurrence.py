@@ -47,7 +47,8 @@ def plan_of(module: nn.RNNBase, cell: str, length: int, *, backward: bool = Fals
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(
-    ("units", "length", "choose", "threads"), [(5, 1, None, 1), (37, 6, "sparse", 2), (16, 9, "dense", 3), (130, 4, None, 2)]
+    ("units", "length", "choose", "threads"),
+    [(5, 1, None, 1), (37, 6, "sparse", 2), (16, 9, "dense", 3), (130, 4, None, 2)],
 )
 def test_like_pytorch(cell: str, units: int, length: int, choose: str | None, threads: int) -> None:
     torch.manual_seed(units)

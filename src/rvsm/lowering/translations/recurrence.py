@@ -53,9 +53,16 @@ def recurrent(  # noqa: PLR0917 - aten's own order
     return None if None in lasts else [given, *lasts]
 
 
-def _direction(  # noqa: PLR0917
-    at: Place, x: Value, start: Sequence[Value | None], parameters: Sequence[Any], *, cell: str, backward: bool, dim: int
-) -> tuple[Value, list[Value]]:  # fmt: skip
+def _direction(
+    at: Place,
+    x: Value,
+    start: Sequence[Value | None],
+    parameters: Sequence[Any],
+    *,
+    cell: str,
+    backward: bool,
+    dim: int,
+) -> tuple[Value, list[Value]]:
     """Return outputs and last states of one layer in one direction; ``dim`` is the dimension of the positions."""
     weight, hidden, *biases = parameters
     gates = linear(at, x, weight, *biases[:1])

@@ -108,7 +108,7 @@ class Recurrence(Variant):
         """Return the type of one number of a unit: a vector of images, or a float."""
         return f.kind if self.images > 1 else "float"
 
-    def _given(self, f: Kernel, x: str, sums: str, begin: str, end: str) -> None:  # noqa: PLR0917
+    def _given(self, f: Kernel, x: str, sums: str, begin: str, end: str) -> None:
         """Begin the sums of all gates with what the source has for them, and their biases."""
         kind, bias = self._one(f), f.pointer("bias")
         plane, units, block = f.numbers("x_plane", "units", "block")
@@ -126,7 +126,7 @@ class Recurrence(Variant):
                 else:
                     f.store(kind, f.op(f"fadd {kind} {given}, {number}"), place)
 
-    def _products(self, f: Kernel, h: str, sums: str, low: str, high: str) -> None:  # noqa: PLR0917
+    def _products(self, f: Kernel, h: str, sums: str, low: str, high: str) -> None:
         """Add the products of the weights with h, row by row."""
         vector = self.rows or self.images > 1
         kind = f.kind if vector else "float"
@@ -173,7 +173,7 @@ class Recurrence(Variant):
             for value, target in zip(after, (there, rest), strict=False):
                 f.store(f.kind, value, f.at(target, at))
 
-    def _results(self, f: Kernel, states: list[str], y: str, begin: str, end: str) -> None:  # noqa: PLR0917
+    def _results(self, f: Kernel, states: list[str], y: str, begin: str, end: str) -> None:
         """Copy the new states to the result."""
         kind, (plane, units) = self._one(f), f.numbers("y_plane", "units")
         with f.loop(begin, end) as unit:

@@ -81,6 +81,12 @@ class Output:
     name: str = ""
     batch: int = 0
 
+    def check_batch(self) -> None:
+        """Raise ValueError if the array has no such dimension."""
+        dimensions = 1 + len(self.axes if self.sizes is None else self.sizes)
+        if not 0 <= self.batch < dimensions:
+            raise ValueError(f"images must be one of {dimensions} dimensions but are number {self.batch}")
+
 
 @dataclass(frozen=True)
 class Array:
@@ -150,9 +156,7 @@ class Plan:
             if not 0 <= output.value < len(shapes):
                 raise ValueError(f"the output is value {output.value}, but there are {len(shapes)} values")
             check_axes(output.axes, shapes[output.value], "an output", output.sizes)
-            dimensions = len(output.axes if output.sizes is None else output.sizes)
-            if not 0 <= output.batch <= dimensions:
-                raise ValueError(f"images must be one of {dimensions + 1} dimensions but are number {output.batch}")
+            output.check_batch()
         return tuple(shapes)
 
     def _check_weights(self, k: int, operation: Operation, shapes: Sequence[Shape], where: str) -> None:

@@ -8,7 +8,7 @@ from rvsm.runtime.plan.operation import Operation, Shape, check_choice
 
 
 class Cell(NamedTuple):
-    """How many numbers each hidden unit has: ``gates`` that are computed at a position, and ``states`` that are kept."""
+    """The numbers of a hidden unit: ``gates``, which are computed at each position, and ``states``, which are kept."""
 
     gates: int
     states: int
@@ -48,7 +48,9 @@ class Recurrence(Operation):
         check_choice("cell", self.cell, tuple(CELLS))
         channels, height, width = sources[0]
         if channels % self.numbers.gates or height != 1:
-            raise ValueError(f"{self.cell} needs {self.numbers.gates} gates for each unit, in one row, not {sources[0]}")
+            raise ValueError(
+                f"{self.cell} needs {self.numbers.gates} gates for each unit, in one row, not {sources[0]}"
+            )
         states = channels // self.numbers.gates * self.numbers.states
         if sources[1] != (states, 1, 1):
             raise ValueError(f"the first state must have the shape {(states, 1, 1)} but has {sources[1]}")

@@ -56,7 +56,9 @@ def _steps(site: Site[Recurrence]) -> list[Step]:
     share = site.threads > 1 and way.records * NANOSECOND > SHARED
     spans_of_time = [(t, t + 1) for t in range(count)] if share else [(0, count)]
     made = [way.step(site, first, last, share=share) for first, last in spans_of_time]
-    made[0].note = "vector of images" if kernel.images > 1 else f"dense {kernel.lanes} rows" if kernel.rows else "sparse"
+    made[0].note = (
+        "vector of images" if kernel.images > 1 else f"dense {kernel.lanes} rows" if kernel.rows else "sparse"
+    )
     return [*_first_states(site, kernel), *made]
 
 
@@ -84,7 +86,7 @@ def _packed(site: Site[Recurrence], weights: Floats, *, rows: bool) -> Way:
     present = blocks.any(axis=1)
     counts = present.sum(axis=1)
     gate, first = np.divmod(np.arange(len(blocks)) * width, height)
-    # The rows of a thread lie together; long ones come first, so that the CPU predicts the end of the loop over records.
+    # The rows of a thread lie together; long ones come first, so that the end of the loop over records is predicted.
     owner = np.searchsorted([low for low, _ in _parts(site)[1:]], first, side="right")
     order = np.lexsort((-counts, owner))
     row, column = np.nonzero(present[order])
@@ -130,7 +132,9 @@ def _parts(site: Site[Recurrence]) -> list[tuple[int, int]]:
     """Return the units of each thread: whole vectors, if vectors run over them."""
     width = 1 if site.target.geometry.unit > 1 else site.machine.lanes
     units = _units(site)
-    return [(min(units, low * width), min(units, high * width)) for low, high in spans(-(-units // width), site.threads)]
+    return [
+        (min(units, low * width), min(units, high * width)) for low, high in spans(-(-units // width), site.threads)
+    ]
 
 
 def _first_states(site: Site[Recurrence], kernel: Kernel) -> list[Step]:
