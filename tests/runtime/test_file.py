@@ -114,7 +114,7 @@ def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda m, t: m.update(rvsm='{"version":5}'), "version 5 and this rvsm reads up to 4: upgrade rvsm"),
+        (lambda m, t: m.update(rvsm='{"version":6}'), "version 6 and this rvsm reads up to 5: upgrade rvsm"),
         (lambda m, t: m.update(rvsm='{"version":"one"}'), "its version must be an integer"),
         (lambda m, t: m.update(format="onnx"), "not an rvsm file"),
         (lambda m, t: m.update(rvsm="{"), "its graph is not JSON"),

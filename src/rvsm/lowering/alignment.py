@@ -82,10 +82,12 @@ def joined(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def view_of(structure: Sequence[Sequence[int | None]], sizes: Sequence[int], order: Sequence[int]) -> View:
-    """Return the view of a tensor whose numbers lie in this order of its slots."""
+    """Return the view of a tensor whose numbers lie in this order of its slots; other slots repeat them."""
     strides = dict(zip(order, strides_of([sizes[k] for k in order]), strict=True))
     return View(
-        tuple(tuple(BATCH if k is None else Axis(sizes[k], strides[k]) for k in members) for members in structure)
+        tuple(
+            tuple(BATCH if k is None else Axis(sizes[k], strides.get(k, 0)) for k in members) for members in structure
+        )
     )
 
 
@@ -102,9 +104,11 @@ def aligned(values: Sequence[Value]) -> Aligned:
     rank = max(value.rank for value in values)
     dims = [((),) * (rank - value.rank) + value.view.dims for value in values]
     slots, structure = common_slots(dims)
-    leader = _leader(values, slots)
-    strides = [slot.strides[leader] for slot in slots]
-    order = sorted(range(len(slots)), key=lambda k: (-strides[k], k))
+    moving = [
+        k for k, slot in enumerate(slots) if any(slot.strides)
+    ]  # what all of them repeat, the result repeats, too
+    leader = _leader(values, [slots[k] for k in moving])
+    order = sorted(moving, key=lambda k: (-slots[k].strides[leader], k))
     view = view_of(structure, [slot.size for slot in slots], order)
     inner = [slots[k] for k in order]
     shape = _shape(values[leader].node.shape, inner, len(values))

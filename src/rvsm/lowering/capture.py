@@ -1,11 +1,11 @@
-"""Capture: a module as a graph of aten operations, with a batch of any size."""
+"""Capture: a module as a graph of aten operations, with a batch of any size, and with sequences of any length."""
 
 import operator
 import warnings
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -18,13 +18,30 @@ from rvsm.example_inputs import repeated
 from rvsm.lowering.functional import make_functional
 
 
+class Symbols(NamedTuple):
+    """The sizes of a graph that are symbols: the number of images, or 1 if the model only works for one at a time.
+
+    The length of sequences may be a symbol in the graph, but one that stands for a number now.
+    """
+
+    batch: int | torch.SymInt
+    length: torch.SymInt | None = None
+    positions: int = 0
+
+    def expression(self, number: torch.SymInt | torch.SymFloat) -> Any:
+        """Return a symbolic number as an expression of the number of images alone."""
+        expression = number.node.expr
+        return expression if self.length is None else expression.subs(self.length.node.expr, self.positions)
+
+
 @dataclass(frozen=True, eq=False)
 class Captured:
     """A functional graph: the nodes in order, its inputs and its results.
 
     ``tensors`` are its parameters and constants, what is computed from these alone, and the graphs of its branches,
     which PyTorch runs as they are. ``structure`` is how the model returns its results: in a tuple, a dict or an object
-    that torch's pytrees know. ``any_batch`` is False if the model only works for one image at a time.
+    that torch's pytrees know. ``any_batch`` is False if the model only works for one image at a time. In a graph with
+    a free ``length``, which is a symbol, sequences have a number of ``positions``.
     """
 
     nodes: tuple[fx.Node, ...]
@@ -33,12 +50,17 @@ class Captured:
     outputs: tuple[fx.Node, ...]
     structure: TreeSpec
     any_batch: bool
+    length: torch.SymInt | None = None
+    positions: int = 0
 
     @property
-    def batch(self) -> int | torch.SymInt:
-        """The first size of the inputs: a symbol, or 1 if the model only works for one image at a time."""
-        size: int | torch.SymInt = self.inputs[0].meta["val"].shape[0]
-        return size
+    def symbols(self) -> Symbols:
+        """The sizes that are symbols."""
+        return Symbols(self.inputs[0].meta["val"].shape[0], self.length, self.positions)
+
+    def at(self, positions: int) -> "Captured":
+        """Return the same graph for sequences of one length."""
+        return replace(self, positions=positions)
 
     @property
     def several(self) -> bool:
@@ -62,26 +84,47 @@ class Captured:
         return tuple(results) if self.several else tree_unflatten(results, self.structure)
 
 
-def capture(model: nn.Module, examples: tuple[Tensor, ...], known: Container[Any] = ()) -> Captured:
+def capture(
+    model: nn.Module, examples: tuple[Tensor, ...], known: Container[Any] = (), *, longest: int | None = None
+) -> Captured:
     """Return the graph of ``model``; an example of one image is repeated, since torch.export would fix a size of 1.
 
-    A graph that consists of ``known`` operations stays as it is; in others, torch.export decomposes what it can.
+    A graph that consists of ``known`` operations stays as it is; in others, torch.export decomposes what it can. If a
+    ``longest`` sequence is given, the length of sequences is free (see ``length_dims``).
     """
     several = repeated(examples, max(2, len(examples[0])))
-    dynamic = tuple({0: Dim("batch")} for _ in several)
+    batch = Dim("batch")
+    dynamic: tuple[dict[int, Any], ...] = tuple({0: batch} for _ in several)
+    if longest is not None:
+        # The longest sequence itself may be a case of its own, such as a slice of a table that takes all of it.
+        length = Dim("length", max=longest - 1)
+        dynamic = tuple({0: batch, **dict.fromkeys(dims, length)} for dims in length_dims(several))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # torch's own, about its own pieces
         try:
             exported, any_batch = torch.export.export(model, several, dynamic_shapes=dynamic), True
         except Exception as problem:  # torch.export has no common base for what it cannot do
             try:
+                if longest is not None:
+                    raise
                 exported, any_batch = torch.export.export(model, tuple(x[:1] for x in examples)), False
             except Exception:
                 reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
-                raise ValueError(f"torch.export cannot capture {type(model).__name__}: {reason}") from problem
+                what = "" if longest is None else f" for sequences of up to {longest} positions"
+                raise ValueError(f"torch.export cannot capture {type(model).__name__}{what}: {reason}") from problem
         if not make_functional(exported.graph, known, exported.graph_signature.user_inputs):
             exported = exported.run_decompositions({})
-        return _captured(exported, any_batch)
+        captured = _captured(exported, any_batch)
+        return captured if longest is None else replace(captured, length=captured.inputs[0].meta["val"].shape[1])
+
+
+def length_dims(examples: Sequence[Tensor]) -> list[list[int]]:
+    """Return which dimensions are lengths of sequences: the second of the first input, and all of the same size.
+
+    >>> length_dims([torch.zeros(2, 9, 4), torch.zeros(2, 9, 9), torch.zeros(2, 3)])
+    [[1], [1, 2], []]
+    """
+    return [[d for d in range(1, x.ndim) if x.shape[d] == examples[0].shape[1]] for x in examples]
 
 
 def _captured(exported: ExportedProgram, any_batch: bool) -> Captured:

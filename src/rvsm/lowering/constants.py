@@ -1,4 +1,4 @@
-"""What does not depend on the inputs, but may depend on the number of images: masks, positions, repeated tokens.
+"""What does not depend on the inputs, but may depend on the number of images or on their length: masks, positions.
 
 Such values are computed for two and for three images. If they are the same for each image, one of them is enough, and
 the runtime repeats it.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
-from rvsm.lowering.capture import Captured
+from rvsm.lowering.capture import Captured, Symbols
 from rvsm.lowering.translate import sizes_of
 from rvsm.lowering.translations.shapes import ImageNumbers
 from rvsm.lowering.values import Value, constant, is_tensor
@@ -23,14 +23,22 @@ COUNTS = (2, 3)
 
 
 def constants(captured: Captured) -> dict[fx.Node, Any]:
-    """Return what is known of nodes of the graph: tensors with a size of 1 for the images, ``ImageNumbers``, values."""
+    """Return what is known of nodes of the graph: tensors with a size of 1 for the images, ``ImageNumbers``, values.
+
+    Numbers that follow from the length of sequences are known, too.
+    """
     known: dict[fx.Node, Any] = dict(captured.tensors)
-    if isinstance(captured.batch, int):
+    symbols = captured.symbols
+    for node in captured.nodes if symbols.length is not None else ():
+        number = _number(node.meta.get("val"), symbols)
+        if number is not None:
+            known[node] = number
+    if isinstance(symbols.batch, int):
         return known
-    computed = [_computed(captured, captured.batch, count) for count in COUNTS]
+    computed = [_computed(captured, symbols.batch, count) for count in COUNTS]
     for node in captured.nodes:
         found = [value for value in (values.get(node) for values in computed) if isinstance(value, Tensor)]
-        sizes = sizes_of(node.meta["val"], captured.batch) if len(found) == len(COUNTS) else None
+        sizes = sizes_of(node.meta["val"], symbols) if len(found) == len(COUNTS) else None
         if sizes is not None:
             once = _once(node, sizes, found)
             if once is not None:
@@ -44,7 +52,7 @@ def _computed(captured: Captured, batch: torch.SymInt, count: int) -> dict[fx.No
     for node in captured.nodes:
         meta = node.meta.get("val")
         if isinstance(meta, torch.SymInt):
-            expression = meta.node.expr.subs(batch.node.expr, count)
+            expression = captured.symbols.expression(meta).subs(batch.node.expr, count)
             if expression.is_Integer:
                 values[node] = int(expression)
         elif _is_pure(node) and all(source in values for source in node.all_input_nodes):
@@ -53,6 +61,16 @@ def _computed(captured: Captured, batch: torch.SymInt, count: int) -> dict[fx.No
             with suppress(Exception):  # what cannot be computed now may be computable later
                 values[node] = function(*arguments, **options)
     return values
+
+
+def _number(meta: Any, symbols: Symbols) -> int | float | None:
+    """Return a symbolic number, if it depends on nothing but the length."""
+    if not isinstance(meta, torch.SymInt | torch.SymFloat):
+        return None
+    expression = symbols.expression(meta)
+    if not expression.is_number:
+        return None
+    return int(expression) if expression.is_Integer else float(expression)
 
 
 def _is_pure(node: fx.Node) -> bool:

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from rvsm.lowering.capture import Captured, module_name
+from rvsm.lowering.capture import Captured, Symbols, module_name
 from rvsm.lowering.constants import constants
 from rvsm.lowering.draft import Draft, Key, Leaving, Node
 from rvsm.lowering.simplify import is_affine
-from rvsm.lowering.translate import Batch, translate, value_sizes
+from rvsm.lowering.translate import translate, value_sizes
 from rvsm.lowering.values import Value, rearranged
 from rvsm.lowering.views import BATCH, View
 from rvsm.runtime.plan.axes import MAP
@@ -97,7 +97,7 @@ class _Division:
                 continue
             arguments = fx.node.map_aggregate(node.args, lookup)
             options = fx.node.map_aggregate(node.kwargs, lookup)
-            result = translate(node, list(arguments), dict(options), captured.batch)
+            result = translate(node, list(arguments), dict(options), captured.symbols)
             if result is not None:
                 self.native[node] = result
                 self.made[node] = [made for value in _each(result) for made in self._new(value.node, node)]
@@ -105,7 +105,7 @@ class _Division:
     def _entry(self, node: fx.Node) -> Value | None:
         """Return a value from outside, in the order of its dimensions."""
         if node not in self.entries:
-            made = entry(node, self.captured.batch)
+            made = entry(node, self.captured.symbols)
             if made is None:
                 return None
             self.owner[made] = node
@@ -225,9 +225,9 @@ class _Division:
         return Draft(list(entries.values()), [*own, *made_late], outputs, takes, gives, leaving)
 
 
-def entry(node: fx.Node, batch: Batch) -> Node | None:
+def entry(node: fx.Node, symbols: Symbols) -> Node | None:
     """Return the input of a draft that stands for a value from outside; None if the runtime has no such values."""
-    sizes = value_sizes(node, batch)
+    sizes = value_sizes(node, symbols)
     if sizes is None:
         return None
     shape = _shape(sizes)

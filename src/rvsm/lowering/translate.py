@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from rvsm.lowering.capture import module_name
+from rvsm.lowering.capture import Symbols, module_name
 from rvsm.lowering.place import Place
 from rvsm.lowering.translations import attention, layers, norms, pointwise, recurrence, resampling, shapes
 from rvsm.lowering.values import Value
@@ -21,24 +21,26 @@ from rvsm.runtime.plan.axes import MAX_DIMENSIONS
 from rvsm.runtime.plan.operation import RELU, Activation
 
 Translation = Callable[..., Any]
-Batch = int | torch.SymInt
 aten = torch.ops.aten
 TYPES = (torch.float32, torch.bool, torch.int64, torch.int32)
 
 
-def size_of(size: int | torch.SymInt, batch: Batch) -> Size | None:
+def size_of(size: int | torch.SymInt, symbols: Symbols) -> Size | None:
     """Return a size as one that counts the images, or not, and the number for each image; None for other symbols."""
     if isinstance(size, int):
         return False, size
-    if isinstance(batch, int):
+    expression = symbols.expression(size)
+    if expression.is_Integer:
+        return False, int(expression)
+    if isinstance(symbols.batch, int):
         return None
-    ratio = size.node.expr / batch.node.expr
+    ratio = expression / symbols.batch.node.expr
     return (True, int(ratio)) if ratio.is_Integer else None
 
 
-def sizes_of(tensor: Tensor, batch: Batch) -> list[Size] | None:
+def sizes_of(tensor: Tensor, symbols: Symbols) -> list[Size] | None:
     """Return the sizes of a tensor; if a network takes single images only, its first size of 1 counts them."""
-    sizes = [size_of(size, batch) for size in tensor.shape]
+    sizes, batch = [size_of(size, symbols) for size in tensor.shape], symbols.batch
     known = [size for size in sizes if size is not None]
     if len(known) != len(sizes) or sum(batched for batched, _ in known) > 1 or any(size < 1 for _, size in known):
         return None
@@ -47,18 +49,18 @@ def sizes_of(tensor: Tensor, batch: Batch) -> list[Size] | None:
     return known
 
 
-def value_sizes(node: fx.Node, batch: Batch) -> tuple[int, ...] | None:
+def value_sizes(node: fx.Node, symbols: Symbols) -> tuple[int, ...] | None:
     """Return the sizes of a value from outside, for one image; None if it is no batch of numbers."""
     value = node.meta.get("val")
     if not isinstance(value, Tensor) or value.dtype not in TYPES or value.device.type != "cpu":
         return None
-    sizes = sizes_of(value, batch)
+    sizes = sizes_of(value, symbols)
     if not sizes or sizes[0] != (True, 1) or len(sizes) - 1 > MAX_DIMENSIONS:
         return None
     return tuple(size for _, size in sizes[1:])
 
 
-def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], batch: Batch) -> Any:
+def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], symbols: Symbols) -> Any:
     """Return the value or the values of a graph node, or None if the runtime does not have the operation in this form.
 
     ``arguments`` and ``options`` are those of the node, with values for graph nodes that have one.
@@ -68,7 +70,7 @@ def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], 
     first = meta[0] if isinstance(meta, tuple | list) and meta else meta
     if translation is None or not isinstance(first, Tensor) or first.dtype not in TYPES:
         return None
-    sizes = sizes_of(first, batch)
+    sizes = sizes_of(first, symbols)
     if sizes is None:
         return None
     try:
@@ -76,7 +78,7 @@ def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], 
     except (TypeError, ValueError, AttributeError):  # a form that the runtime does not have, or beyond its limits
         return None
     if isinstance(made, list):
-        expected = [sizes_of(each, batch) for each in meta] if isinstance(meta, tuple | list) else []
+        expected = [sizes_of(each, symbols) for each in meta] if isinstance(meta, tuple | list) else []
         right = [v.sizes for v in made] == expected
         return [replace(value, dtype=first.dtype) for value in made] if right else None
     if not isinstance(made, Value) or made.sizes != sizes:

@@ -8,11 +8,9 @@ import torch
 from torch import Tensor, fx, nn
 
 from rvsm.lowering.capture import capture
-from rvsm.lowering.compiler import whole_draft
 from rvsm.lowering.draft import Draft, Node
-from rvsm.lowering.prune import remove_dead_channels
-from rvsm.lowering.simplify import simplify
 from rvsm.lowering.translate import TRANSLATIONS
+from rvsm.lowering.whole import shrink, whole_draft
 from rvsm.runtime.plan.plan import Plan
 
 
@@ -60,8 +58,7 @@ class Variants:
         for node, name in zip(_weighted(draft), self._names, strict=True):
             if name is not None and node.operation is not None:
                 node.operation = replace(node.operation, name=name)
-        simplify(draft)
-        remove_dead_channels(draft)
+        shrink(draft)
         return draft.plan()
 
     def _draft(self, weights: Mapping[str, Tensor]) -> Draft:

@@ -10,24 +10,30 @@ from pathlib import Path
 
 from rvsm.runtime.description import describe
 from rvsm.runtime.execute.program import Program
+from rvsm.runtime.execute.sequences import SequenceProgram
+from rvsm.runtime.family import Family
 from rvsm.runtime.file import read
 from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
 
 
-def load(path: str | os.PathLike[str], *, threads: int | None = None, limit: Limit | None = None) -> Program:
-    """Read a network that ``Program.save`` has written, and compile it for this CPU.
+def load(
+    path: str | os.PathLike[str], *, threads: int | None = None, limit: Limit | None = None
+) -> Program | SequenceProgram:
+    """Read a network that ``save`` has written, and compile it for this CPU.
 
     The default for ``threads`` is ``OMP_NUM_THREADS``, or all cores that the process may use. A file that is damaged or
     not an rvsm file raises a ValueError. So does a network that would need more memory or time than ``limit`` allows;
     the default is 8 GiB, and about a minute for one operation.
     """
-    plan = read(Path(path))
+    network = read(Path(path))
     try:
-        return Program(plan, threads=threads, limit=limit).prepare()
+        if isinstance(network, Family):
+            return SequenceProgram(network, threads=threads, limit=limit).prepare()
+        return Program(network, threads=threads, limit=limit).prepare()
     except TooLargeError as error:
         raise TooLargeError(f"{path} is too large: {error}") from None
 
 
-__all__ = ["Limit", "Plan", "Program", "describe", "load"]
+__all__ = ["Limit", "Plan", "Program", "SequenceProgram", "describe", "load"]

@@ -6,6 +6,7 @@ from math import prod
 from pathlib import Path
 
 from rvsm.files import printable
+from rvsm.runtime.family import Family
 from rvsm.runtime.file import read, values_in
 from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.values import Values
@@ -34,6 +35,7 @@ class Description:
     values: Values = "float32"
     original: int | None = None  # bytes of the original network, which a file does not record
     change: float | None = None  # of the outputs, if the values were rounded, as a fraction; likewise
+    lengths: tuple[int, int] | None = None  # shortest and longest sequences, if free; other sizes are for the longest
 
     @property
     def weights(self) -> int:
@@ -52,9 +54,14 @@ class Description:
             size = f"{_ratio(self.original, self.size)} than the original network, {self.original:,} bytes of float32"
         shapes = " and ".join("×".join(map(str, shape)) for shape in self.inputs)
         results = " and ".join("×".join(map(str, shape)) for shape in self.outputs)
+        free = (
+            ""
+            if self.lengths is None
+            else " for the longest sequences; they may have {} to {} positions".format(*self.lengths)
+        )
         lines = [
             f"{printable(self.path)}: {self.size:,} bytes; {size}",
-            f"takes {shapes}, gives {results}; {self.operations} operations",
+            f"takes {shapes}, gives {results}{free}; {self.operations} operations",
             f"{self.weights:,} weights, {self.nonzero:,} not zero"
             f" ({100 * (1 - self.nonzero / max(1, self.weights)):.2f} % zeros), stored as {self.values}",
         ]
@@ -85,11 +92,14 @@ def _ratio(dense: int, size: int) -> str:
 def describe(path: str | os.PathLike[str]) -> Description:
     """Read a file, check it, and return a description of its contents."""
     file = Path(path)
-    plan = read(file)
+    network = read(file)
+    plan = network.plan(network.longest) if isinstance(network, Family) else network
     layers = tuple(
         Layer(plan.operations[k].name, w.shape, plan.shapes[plan.value_of(k)], len(w.values))
         for k, w in plan.weights.items()
     )
     inputs, outputs = tuple(plan.input_sizes()), tuple(plan.output_sizes())
     stored = values_in(file.read_bytes())
-    return Description(str(path), file.stat().st_size, inputs, outputs, len(plan.operations), layers, stored)
+    lengths = (network.shortest, network.longest) if isinstance(network, Family) else None
+    size = file.stat().st_size
+    return Description(str(path), size, inputs, outputs, len(plan.operations), layers, stored, lengths=lengths)

@@ -161,4 +161,6 @@ class Program:
 
 
 def _restored(data: bytes, threads: int, choose: str | None, limit: Limit) -> Program:
-    return Program(decode(data, "the pickled program"), threads=threads, choose=choose, limit=limit).prepare()
+    plan = decode(data, "the pickled program")
+    assert isinstance(plan, Plan)
+    return Program(plan, threads=threads, choose=choose, limit=limit).prepare()
