@@ -104,9 +104,7 @@ def aligned(values: Sequence[Value]) -> Aligned:
     rank = max(value.rank for value in values)
     dims = [((),) * (rank - value.rank) + value.view.dims for value in values]
     slots, structure = common_slots(dims)
-    moving = [
-        k for k, slot in enumerate(slots) if any(slot.strides)
-    ]  # what all of them repeat, the result repeats, too
+    moving = [k for k, slot in enumerate(slots) if any(slot.strides)]  # what all repeat, the result repeats
     leader = _leader(values, [slots[k] for k in moving])
     order = sorted(moving, key=lambda k: (-slots[k].strides[leader], k))
     view = view_of(structure, [slot.size for slot in slots], order)

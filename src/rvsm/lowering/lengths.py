@@ -129,7 +129,7 @@ def _same(plans: Mapping[int, Plan], k: int) -> tuple[Weights, Any]:
 
 
 def _longest(plans: Mapping[int, Plan], k: int, full: Plan, longest: int) -> tuple[Weights, Any, Any]:
-    """Return the weights and biases of an operation for the longest sequences, and the axes whose corners are all others.
+    """Return weights and biases of an operation for the longest sequences, and the axes of which others have a part.
 
     The plan of the longest sequences may have other operations, if their length is a size that occurs elsewhere. Its
     weights are recognised by their corners.

@@ -203,6 +203,9 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (shapes.roll, [aten.roll.default]),
     (shapes.repeat, [aten.repeat.default]),
     (shapes.index, [aten.index.Tensor]),
+    (partial(shapes.filled, value=0.0), [aten.zeros_like.default, aten.new_zeros.default]),
+    (partial(shapes.filled, value=1.0), [aten.ones_like.default, aten.new_ones.default]),
+    (shapes.filled, [aten.full_like.default, aten.new_full.default]),
     (shapes.identity, [aten.clone.default, aten.alias.default, aten.contiguous.default, aten.detach.default]),
     (lambda at, x, p=0.5, train=False: None if train else shapes.identity(at, x), [aten.dropout.default]),
     # upsampling

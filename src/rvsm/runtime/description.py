@@ -54,11 +54,9 @@ class Description:
             size = f"{_ratio(self.original, self.size)} than the original network, {self.original:,} bytes of float32"
         shapes = " and ".join("×".join(map(str, shape)) for shape in self.inputs)
         results = " and ".join("×".join(map(str, shape)) for shape in self.outputs)
-        free = (
-            ""
-            if self.lengths is None
-            else " for the longest sequences; they may have {} to {} positions".format(*self.lengths)
-        )
+        free = ""
+        if self.lengths is not None:
+            free = f" for the longest sequences, which may have {self.lengths[0]} to {self.lengths[1]} positions"
         lines = [
             f"{printable(self.path)}: {self.size:,} bytes; {size}",
             f"takes {shapes}, gives {results}{free}; {self.operations} operations",

@@ -1,11 +1,12 @@
 """A family of plans: a network for sequences of any length up to the longest, as one graph whose sizes follow laws.
 
-Weights are the same for all lengths, but for tables of positions, masks and the like. Of these, shorter sequences have a
-corner: the first entries of each axis that depends on the length.
+Weights are the same for all lengths, but for tables of positions, masks and the like. Of these, shorter sequences have
+a corner: the first entries of each axis that depends on the length.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -70,7 +71,7 @@ def corner(numbers: NDArray[np.float32], axes: Any, longest: int, length: int) -
     [0.0, 1.0, 3.0, 4.0]
     """
     whole, parts = ([[_size(axis) for axis in dim] for dim in at(axes, n)] for n in (longest, length))
-    full, cut = sum(whole, []), sum(parts, [])
+    full, cut = list(chain(*whole)), list(chain(*parts))
     if [prod(dim) for dim in whole] != list(numbers.shape) or any(a > b for a, b in zip(cut, full, strict=True)):
         raise ValueError(f"weights of shape {numbers.shape} cannot have the axes {whole!r:.80}, {parts!r:.80}")
     few = numbers.reshape(full)[tuple(slice(size) for size in cut)]

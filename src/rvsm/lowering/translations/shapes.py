@@ -259,6 +259,13 @@ def repeat(at: Place, x: Any, times: Sequence[Any]) -> Value | None:
     return of_view(x, View(tuple(repeated), x.view.offset))
 
 
+def filled(at: Place, x: Any, *given: Any, value: float | None = None, **options: Any) -> Value:
+    """Return a number everywhere: ``value``, or the last one that is given."""
+    number = constant(at.name, torch.full((), float(given[-1] if value is None else value)))
+    dims = [(*([BATCH] if batched else []), *([Axis(size, 0)] if size > 1 else [])) for batched, size in at.sizes]
+    return replace(number, view=View(tuple(dims)))
+
+
 class ImageNumbers:
     """The numbers of the images, 0 to the batch size, along one of several dimensions."""
 

@@ -25,8 +25,8 @@ class SequenceProgram:
     """A network compiled for this CPU, for sequences of ``shortest`` to ``longest`` positions and any number of them.
 
     The first call with a length takes longer, because its program is made then; ``prepare`` does so beforehand. Any
-    number of threads may call it at once. ``pack`` makes of the results what the model returns, if that is no tuple or
-    dict.
+    number of threads may call it at once. ``pack`` makes of several results what the model returns, if that is
+    no tuple or dict.
     """
 
     def __init__(
@@ -62,10 +62,7 @@ class SequenceProgram:
         result = self.program(self._length(given)).run(given)
         if self._pack is None:
             return result
-        several = (
-            list(result.values()) if isinstance(result, dict) else result if isinstance(result, tuple) else [result]
-        )
-        return self._pack(several)
+        return self._pack(list(result.values()) if isinstance(result, dict) else result)
 
     def program(self, length: int) -> Program:
         """Return the program for sequences of one length."""
