@@ -99,7 +99,7 @@ def test_threads_may_use_different_lengths_at_once() -> None:
         try:
             for _ in range(5):
                 check(program, length)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             failed.append(error)
 
     threads = [threading.Thread(target=work, args=(1 + k % 4,)) for k in range(8)]
@@ -137,7 +137,7 @@ def test_corners() -> None:
     assert corner(pairs, [[2, one], [one]], 4, 2).tolist() == [[0, 1], [4, 5], [16, 17], [20, 21]]
     assert corner(pairs, [[one, 2], [one]], 4, 1).tolist() == [[0], [4]]
     for axes in ([[one], [one]], [[8], [{"length": [12, -2, 0]}]], [[8], [-4, -1]]):
-        with pytest.raises(ValueError, match="axes|axis"):
+        with pytest.raises(ValueError, match=r"axes|axis"):
             corner(pairs, axes, 4, 2)
 
 
@@ -193,5 +193,5 @@ def test_deep_and_wrong_tables_are_refused() -> None:
     for _ in range(5000):
         deep = [deep]
     for graph in (deep, {**good.graph, "operations": deep}):
-        with pytest.raises(ValueError, match="too deep|must be|must have"):
+        with pytest.raises(ValueError, match=r"too deep|must be|must have"):
             Family(graph, 1, 12, good.weights, good.biases, good.axes).plan(3)

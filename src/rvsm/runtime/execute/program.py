@@ -97,6 +97,11 @@ class Program:
         """Copy and pickle through the file format, which is checked."""
         return _restored, (encode(self.plan), self.threads, self._choose, self._limit)
 
+    @property
+    def memory(self) -> int:
+        """The bytes that it keeps, including those of a call; 0 before it is prepared."""
+        return sum(stage.schedule.memory for stage in set(self._stages.values()))
+
     def prepare(self) -> "Program":
         """Compile for batches and for single images now, instead of at the first call."""
         self._made("batch")

@@ -18,7 +18,7 @@ from rvsm.runtime.plan.axes import in_order
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.values import Values
 
-KEPT = 16  # programs; of more lengths, those that were used last are kept
+KEPT = 64  # programs, as far as the limit of memory allows; of more lengths, those that were used last are kept
 
 
 class SequenceProgram:
@@ -39,7 +39,7 @@ class SequenceProgram:
     ) -> None:
         self.family = family
         self.threads = thread_count(threads)
-        self._limit = limit
+        self._limit = limit or Limit()
         self._pack = pack
         self._lock = Lock()
         self._programs: OrderedDict[int, Program] = OrderedDict()
@@ -71,9 +71,12 @@ class SequenceProgram:
                 plan = self.family.plan(length)
                 self._programs[length] = Program(plan, threads=self.threads, limit=self._limit)
             self._programs.move_to_end(length)
-            while len(self._programs) > KEPT:
+            while len(self._programs) > KEPT or (len(self._programs) > 1 and self._memory() > self._limit.memory):
                 self._programs.popitem(last=False)
             return self._programs[length]
+
+    def _memory(self) -> int:
+        return sum(program.memory for program in self._programs.values())
 
     def prepare(self, *lengths: int) -> "SequenceProgram":
         """Make the programs for some lengths now, by default for the longest sequences."""
