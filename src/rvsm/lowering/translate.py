@@ -160,7 +160,8 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(pointwise.logical, operation="max"), [aten.__or__.Tensor, aten.logical_or.default]),
     (partial(pointwise.logical, operation="max"), [aten.bitwise_or.Tensor]),
     (pointwise.negation, [aten.logical_not.default, aten.bitwise_not.default]),
-    (pointwise.convert, [aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout, aten.type_as.default]),
+    (pointwise.convert, [aten._to_copy.default, aten.to.dtype, aten.to.dtype_layout, aten.to.device]),
+    (pointwise.convert, [aten.type_as.default]),
     # sums, norms, attention
     (norms.softmax, [aten.softmax.int, aten._softmax.default]),
     (partial(norms.softmax, masked=True), [aten._safe_softmax.default]),
