@@ -21,7 +21,7 @@ from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.layout import TooLargeError
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.scheduler import schedule
-from rvsm.runtime.schedule.step import least_seconds
+from rvsm.runtime.schedule.step import Packs, least_seconds
 from rvsm.runtime.values import Values
 
 Floats = NDArray[np.float32]
@@ -35,7 +35,13 @@ class Program:
     """
 
     def __init__(
-        self, plan: Plan, *, threads: int | None = None, choose: str | None = None, limit: Limit | None = None
+        self,
+        plan: Plan,
+        *,
+        threads: int | None = None,
+        choose: str | None = None,
+        limit: Limit | None = None,
+        packs: Packs | None = None,
     ) -> None:
         if choose not in (None, "sparse", "dense"):
             raise ValueError(f"choose must be None, 'sparse' or 'dense' but is {choose!r}")
@@ -43,6 +49,7 @@ class Program:
         self.threads = thread_count(threads)
         self._choose = choose
         self._limit = limit or Limit()
+        self._packs = packs  # what programs of the same weights share
         self._lock = Lock()
         self._stages: dict[str, Stage] = {}
         self._names = [array.name for array in plan.arrays]
@@ -151,8 +158,9 @@ class Program:
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
         made = schedule(
-            self.plan, images=images, threads=self.threads, choose=self._choose, limit=self._limit, taken=taken
-        )
+            self.plan, images=images, threads=self.threads, choose=self._choose, limit=self._limit, taken=taken,
+            packs=self._packs,
+        )  # fmt: skip
         stage = Stage(made, self.threads)
         stage.measure(*self._dummies(made.images))
         return stage

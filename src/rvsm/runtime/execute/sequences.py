@@ -16,6 +16,7 @@ from rvsm.runtime.file import decode, encode, write
 from rvsm.runtime.locks import Lock
 from rvsm.runtime.plan.axes import in_order
 from rvsm.runtime.schedule.limits import Limit
+from rvsm.runtime.schedule.step import Packs
 from rvsm.runtime.values import Values
 
 KEPT = 64  # programs, as far as the limit of memory allows; of more lengths, those that were used last are kept
@@ -41,6 +42,7 @@ class SequenceProgram:
         self.threads = thread_count(threads)
         self._limit = limit or Limit()
         self._pack = pack
+        self._packs: Packs = {}  # the weights in the order in which kernels read them, for all lengths
         self._lock = Lock()
         self._programs: OrderedDict[int, Program] = OrderedDict()
         self._names = [array.name for array in family.bare(family.longest).arrays]
@@ -69,7 +71,8 @@ class SequenceProgram:
         with self._lock:
             if length not in self._programs:
                 plan = self.family.plan(length)
-                self._programs[length] = Program(plan, threads=self.threads, limit=self._limit)
+                program = Program(plan, threads=self.threads, limit=self._limit, packs=self._packs)
+                self._programs[length] = program
             self._programs.move_to_end(length)
             while len(self._programs) > KEPT or (len(self._programs) > 1 and self._memory() > self._limit.memory):
                 self._programs.popitem(last=False)

@@ -21,7 +21,8 @@ class Convolution(Variant):
 
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
     column of the input; ``masked`` if some lanes of the output must not be written; ``ahead`` if the memory of the
-    next tile is fetched while one tile is computed, for maps that are larger than the second-level cache.
+    next tile is fetched while one tile is computed, for maps that are larger than the second-level cache. If
+    ``numbered``, records have the numbers of channels instead of offsets, and serve maps of any size.
     """
 
     operands = (
@@ -55,6 +56,7 @@ class Convolution(Variant):
     activation: str
     masked: bool
     ahead: bool = False
+    numbered: bool = False
 
     @property
     def vectors(self) -> int:
@@ -127,6 +129,7 @@ class _Body:
         self.stream, self.bias, self.channels = f.pointer("stream"), f.pointer("bias"), f.pointer("channels")
         self.residual, self.y_plane = f.number("residual"), f.number("y_plane")
         self.x_row, self.y_row = f.number("x_row"), f.number("y_row")
+        self.plane = f.number("ahead_plane") if variant.numbered else ""
         parameters = f.pointer("parameters")
         self.a = f.splat(f.lanes, f.load("float", parameters))
         self.b = f.splat(f.lanes, f.load("float", f.at(parameters, 4)))
@@ -212,7 +215,8 @@ class _Body:
         """Return the sums with one more record."""
         f, v = self.f, self.v
         record = f.at(self.stream, index)
-        corner = f.at(source, f.op(f"sext i32 {f.load('i32', record)} to i64"))
+        offset = f.op(f"sext i32 {f.load('i32', record)} to i64")
+        corner = f.at(source, f.mul(offset, self.plane) if v.numbered else offset)
         weights = [f.splat(v.lanes, f.load("float", f.at(record, 4 + 4 * b))) for b in range(v.block)]
         after = list(sums)
         for row in range(v.rows):

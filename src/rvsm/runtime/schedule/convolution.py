@@ -1,7 +1,10 @@
 """The convolution: turns taps, tiles and packed weights into steps of the sparse or the dense kernel."""
 
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from functools import cache, partial
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +25,36 @@ DENSE_UNTRIED = 0.5  # the density that decides if a trial would take too long
 LONG = 0.25  # seconds: longer samples, with kernels as large as an image, are not run
 MAX_OFFSET = (1 << 31) - 1
 
+Made = TypeVar("Made")
+
 
 def steps(site: Site[Convolution]) -> list[Step]:
     """Return the copies of the input that are needed, and the steps of the convolution itself."""
     assert site.weights is not None
-    where, weights = taps(site), site.weights.dense()
-    way = _way(site, where, weights)
+    where, weights = taps(site), cache(site.weights.dense)
+    way = _shared(site, "way", lambda: _way(site, where, weights))
     made = _compute(site, where, weights, dense=way == "dense")
     made[0].note = f"{way} {made[0].note}"
     return [*copies(site, where, _spans(made, where.reach)), *made]
 
 
-def _way(site: Site[Convolution], where: Taps, weights: Floats) -> str:
+def _shared(site: Site[Convolution], key: Hashable, make: Callable[[], Made]) -> Made:
+    """Return what schedules of the same weights have in common, made once."""
+    if site.packs is None:
+        return make()
+    key = (id(site.weights), key)
+    if key not in site.packs:
+        site.packs[key] = make()
+    found: Made = site.packs[key]
+    return found
+
+
+def _way(site: Site[Convolution], where: Taps, weights: Callable[[], Floats]) -> str:
     """Return whether this layer is faster sparse or dense."""
+    assert site.weights is not None
     if site.choose is not None:
         return site.choose
-    density = np.count_nonzero(weights) / weights.size
+    density = 1 - site.weights.sparsity
     if density >= DENSE_ABOVE or density <= SPARSE_BELOW:
         return "dense" if density >= DENSE_ABOVE else "sparse"
     seconds, arena = {}, aligned(site.arena_bytes)
@@ -55,30 +72,50 @@ def _way(site: Site[Convolution], where: Taps, weights: Floats) -> str:
 
 
 def _compute(
-    site: Site[Convolution], where: Taps, weights: Floats, *, dense: bool, sample: bool = False
+    site: Site[Convolution], where: Taps, weights: Callable[[], Floats], *, dense: bool, sample: bool = False
 ) -> list[Step]:  # fmt: skip
     """Return the steps for all blocks of channels and all tiles; for a ``sample``, a few of both."""
     o = site.operation
     assert site.bias is not None
     inputs = site.sources[0].channels // o.groups
-    offsets = np.arange(inputs, dtype=np.int64)[:, None] * where.plane + where.offsets[None, :]
-    group_bytes = inputs * where.plane
+    numbered = site.packs is not None and o.kernel == (1, 1) and not len(where.phases)
+    plane = 1 if numbered else where.plane
+    offsets = np.arange(inputs, dtype=np.int64)[:, None] * plane + where.offsets[None, :]
+    group_bytes = inputs * plane
     if int(offsets.max()) + group_bytes * (o.groups - 1) > MAX_OFFSET:
         raise TooLargeError(f"the input of {o.name!r} is larger than 2 GiB")
-    blocks = dense_blocks(o.channels, o.groups) if dense else sparse_blocks(weights, o.groups)
+    blocks = dict(
+        _shared(
+            site,
+            ("blocks", dense),
+            lambda: dense_blocks(o.channels, o.groups) if dense else sparse_blocks(weights(), o.groups),
+        )
+    )
     if sample:
         most = max(blocks, key=lambda size: blocks[size].size)
         blocks = {most: blocks[most][: 32 // most]}
     result: list[Step] = []
     for block, members in blocks.items():
         for kernel, tiles in tilings(site, where, block):
-            packed = pack(
-                weights, site.bias, members, offsets, group_bytes, groups=o.groups, dense=dense, threads=site.threads,
-                passes=passes(site, where, kernel, weights, dense),
+            count = passes(site, where, kernel, dense)
+            make = partial(
+                _pack, site, weights, members, offsets, group_bytes, dense=dense, passes=count
             )  # fmt: skip
+            packed = _shared(site, ("packed", dense, block, count), make) if numbered and not sample else make()
             some = tiles[: max(1, 64 // kernel.vectors)] if sample else tiles
-            result.append(_step(site, where, Tiling(kernel, some), packed))
+            result.append(_step(site, where, Tiling(replace(kernel, numbered=numbered), some), packed))
     return result
+
+
+def _pack(
+    site: Site[Convolution], weights: Callable[[], Floats], members: Integers, offsets: Integers, group_bytes: int,
+    *, dense: bool, passes: int,
+) -> Packed:  # fmt: skip
+    assert site.bias is not None
+    return pack(
+        weights(), site.bias, members, offsets, group_bytes, groups=site.operation.groups, dense=dense,
+        threads=site.threads, passes=passes,
+    )  # fmt: skip
 
 
 def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.kernels.recurrence import BUFFERS
 from rvsm.runtime.kernels.recurrence import Recurrence as Kernel
+from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.recurrence import Recurrence
 from rvsm.runtime.schedule.layout import aligned
 from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
@@ -83,7 +84,7 @@ def _packed(site: Site[Recurrence], weights: Floats, *, rows: bool) -> Way:
     gates = np.zeros((o.numbers.gates, height, units), dtype=np.float32)
     gates[:, :units] = weights.reshape(-1, units, units)
     blocks = gates.reshape(-1, width, units)
-    present = blocks.any(axis=1)
+    present = np.asarray(blocks.any(axis=1))
     counts = present.sum(axis=1)
     gate, first = np.divmod(np.arange(len(blocks)) * width, height)
     # The rows of a thread lie together; long ones come first, so that the end of the loop over records is predicted.
@@ -170,4 +171,4 @@ def _cost(extent: Extent[Recurrence]) -> Cost:
     return Cost(kept, passing, seconds)
 
 
-RULES = {Recurrence: Rule(_steps, _cost, _scratch)}
+RULES: dict[type[Operation], Rule] = {Recurrence: Rule(_steps, _cost, _scratch)}

@@ -12,7 +12,7 @@ from rvsm.runtime.schedule import limits, recurrence, tensors, weightless
 from rvsm.runtime.schedule.convolution import CONVOLUTION
 from rvsm.runtime.schedule.layout import Arena, Buffer, TooLargeError, geometries, last_uses
 from rvsm.runtime.schedule.limits import Limit
-from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step
+from rvsm.runtime.schedule.step import Cost, Extent, Packs, Rule, Site, Step
 
 RULES: dict[type[Operation], Rule] = {Convolution: CONVOLUTION, **tensors.RULES, **recurrence.RULES}
 """How each operation is scheduled."""
@@ -33,12 +33,20 @@ class Schedule:
 
 
 def schedule(
-    plan: Plan, *, images: bool, threads: int, choose: str | None = None, limit: Limit | None = None, taken: int = 0
+    plan: Plan,
+    *,
+    images: bool,
+    threads: int,
+    choose: str | None = None,
+    limit: Limit | None = None,
+    taken: int = 0,
+    packs: Packs | None = None,
 ) -> Schedule:
     """Return the schedule for vectors of images, or for one image at a time.
 
     ``choose`` forces the ``sparse`` or the ``dense`` kernel. A network that exceeds the ``limit``, of which ``taken``
-    bytes are already used, is refused before anything is built.
+    bytes are already used, is refused before anything is built. Schedules of the same weights for maps of other sizes
+    can share ``packs``.
     """
     unit = machine().lanes if images else 1
     found, limit = costs(plan, unit, machine()), limit or Limit()
@@ -50,7 +58,7 @@ def schedule(
         steps.append(weightless.border(machine(), unit, value, buffers[value], last=channels_last(axes), entering=True))
     kernels: set[str] = set()
     for k, site in enumerate(sites):
-        made = RULES[type(site.operation)].steps(replace(site, choose=choose, arena_bytes=size))
+        made = RULES[type(site.operation)].steps(replace(site, choose=choose, arena_bytes=size, packs=packs))
         for step in made:
             step.operation = k
         if made:

@@ -2,7 +2,7 @@
 
 import ctypes
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Generic, TypeVar
@@ -17,6 +17,7 @@ from rvsm.runtime.plan.plan import Weights
 from rvsm.runtime.schedule.layout import Buffer, Geometry
 
 AnyOperation = TypeVar("AnyOperation", bound=Operation)
+Packs = dict[Hashable, Any]
 TYPES = {"ptr": ctypes.c_void_p, "i64": ctypes.c_int64}
 
 
@@ -49,7 +50,8 @@ class Step:
 class Site(Generic[AnyOperation]):
     """An operation with the buffers of its values, its weights, and its own memory, ``scratch``.
 
-    ``choose`` forces one of several kernels; ``arena_bytes`` is the size of the arena for timing them.
+    ``choose`` forces one of several kernels; ``arena_bytes`` is the size of the arena for timing them. ``packs`` holds
+    what schedules of the same weights have in common, whatever the sizes of the maps; None if there is only one.
     """
 
     operation: AnyOperation
@@ -62,6 +64,7 @@ class Site(Generic[AnyOperation]):
     scratch: int = 0
     choose: str | None = None
     arena_bytes: int = 0
+    packs: Packs | None = None
 
 
 @dataclass(frozen=True)

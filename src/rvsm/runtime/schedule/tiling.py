@@ -10,7 +10,6 @@ from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.jit import Machine
 from rvsm.runtime.plan.operation import Activation
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule.packing import Floats
 from rvsm.runtime.schedule.step import Site
 from rvsm.runtime.schedule.taps import Taps
 from rvsm.runtime.schedule.weightless import mask_bits
@@ -109,18 +108,23 @@ def _effort(width: int, length: int, size: tuple[int, int], block: int) -> float
     return tiles * max(loads, columns * block / 2)
 
 
-def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, weights: Floats, dense: bool) -> int:
-    """Return the number of passes over the input channels for which a tile's input fits the first-level cache."""
+def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, dense: bool) -> int:
+    """Return the number of passes over the input channels for which a tile's input fits the first-level cache.
+
+    Schedules that share their weights have powers of two, so that there are few kinds of them.
+    """
+    assert site.weights is not None
     o, g = site.operation, site.sources[0].geometry
     if g.unit == 1:
         span = max(1, len(taps.phases)) * (kernel.columns * kernel.lanes + taps.reach)
     else:
         sizes = (kernel.rows, kernel.columns)
         span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))
-    inputs = weights.shape[1]
+    channels, inputs = site.weights.shape[:2]
     wanted = -(-inputs * span * g.unit * 4 // (CACHE * kernel.block))  # a block loads each vector once for all channels
-    records = weights[0].size if dense else np.count_nonzero(weights) / len(weights)
-    return int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
+    records = (prod(site.weights.shape) if dense else len(site.weights.values)) / channels
+    found = int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
+    return found if site.packs is None else 1 << (found.bit_length() - 1)
 
 
 def fused(activation: Activation) -> Activation:
