@@ -15,6 +15,7 @@ from rvsm.runtime.family import Family
 from rvsm.runtime.file import decode, encode, write
 from rvsm.runtime.locks import Lock
 from rvsm.runtime.plan.axes import in_order
+from rvsm.runtime.plan.plan import Plan
 from rvsm.runtime.schedule.limits import Limit
 from rvsm.runtime.schedule.step import Packs
 from rvsm.runtime.values import Values
@@ -57,6 +58,11 @@ class SequenceProgram:
     def longest(self) -> int:
         """The positions of the longest sequences."""
         return self.family.longest
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the longest sequences."""
+        return self.family.plan(self.longest)
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Return the network's output for these sequences, all of which have the same length."""
