@@ -13,6 +13,7 @@ import pytest
 import rvsm.runtime
 from rvsm.runtime import SequenceProgram, file
 from rvsm.runtime.execute import sequences
+from rvsm.runtime.execute.program import Program
 from rvsm.runtime.family import Family, corner
 from rvsm.runtime.graph import graph_of
 from rvsm.runtime.laws import at, fitted
@@ -195,3 +196,30 @@ def test_deep_and_wrong_tables_are_refused() -> None:
     for graph in (deep, {**good.graph, "operations": deep}):
         with pytest.raises(ValueError, match=r"too deep|must be|must have"):
             Family(graph, 1, 12, good.weights, good.biases, good.axes).plan(3)
+
+
+def test_all_lengths_share_their_weights() -> None:
+    program = SequenceProgram(family(), threads=1).prepare(5, 6, 9)
+
+    def streams(length: int) -> set[int]:
+        steps = program.program(length)._single.schedule.steps
+        return {id(step.operands["stream"]) for step in steps if "stream" in step.operands}
+
+    assert streams(5) == streams(6) == streams(9)
+    assert len(streams(5)) == 1
+
+
+@pytest.mark.parametrize("choose", ["sparse", "dense"])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_numbers_of_channels_instead_of_offsets(choose: str, groups: int) -> None:
+    rng = np.random.default_rng(0)
+    shape = (9, 30 // groups, 1, 1)
+    dense = (rng.standard_normal(shape) * (rng.random(shape) < 0.5)).astype(np.float32)
+    operation = Convolution(name="layer", source=0, channels=9, kernel=(1, 1), groups=groups)
+    weights, biases, packs = {0: Weights.of(dense)}, {0: np.ones(9, dtype=np.float32)}, dict[Any, Any]()
+    for width in (1, 37, 300):
+        plan = Plan(((30, 1, width),), (operation,), (Output(1, "cw"),), weights, biases, ("cw",))
+        x = rng.standard_normal((17, 30, width)).astype(np.float32)
+        usual, shared = (Program(plan, threads=2, choose=choose, packs=p)(x) for p in (None, packs))
+        np.testing.assert_allclose(shared, usual, rtol=1e-5, atol=1e-5)
+    assert packs

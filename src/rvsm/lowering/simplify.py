@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from rvsm.lowering import gelu
 from rvsm.lowering.draft import Draft, Node
-from rvsm.runtime.plan.operation import NOTHING, Activation, Operation
+from rvsm.runtime.plan.operation import NOTHING, Activation, Operation, Shape
 from rvsm.runtime.plan.operations import MAX_KERNEL, Convolution, Flattening, Pointwise
-from rvsm.runtime.plan.tensors import Rearrangement
+from rvsm.runtime.plan.tensors import Constant, Rearrangement
 
 
 def simplify(draft: Draft) -> None:
     """Apply everything in an order in which each step helps the next."""
     draft.drop_unused()
     remove_identities(draft)
+    share_constants(draft)
     fold_affine(draft)
     reorder_weights(draft)
     fold_affine(draft)
@@ -37,6 +38,16 @@ def remove_identities(draft: Draft) -> None:
         same = isinstance(o, Pointwise) and o.operation == "none" and o.activation == NOTHING
         if same or (isinstance(o, Flattening) and node.sources[0].shape[1:] == (1, 1)):
             draft.replace(node, node.sources[0])
+
+
+def share_constants(draft: Draft) -> None:
+    """Let equal constants be one, such as the masks of all layers."""
+    known: dict[tuple[Shape, bytes], Node] = {}
+    for node in list(draft.nodes):
+        if isinstance(node.operation, Constant):
+            first = known.setdefault((node.shape, node.all_weights.tobytes()), node)
+            if first is not node:
+                draft.replace(node, first)
 
 
 def enter_transposed(draft: Draft) -> None:
