@@ -44,7 +44,6 @@ class Given(nn.Module):
 
 
 NETWORKS: dict[str, nn.Module] = {
-    "lstm": Plain(nn.LSTM, batch_first=True),
     "gru": Plain(nn.GRU, bidirectional=True, num_layers=2),
     "rnn": Plain(nn.RNN, bias=False, num_layers=2, batch_first=True),
     "both": Plain(nn.LSTM, bidirectional=True, num_layers=2, dropout=0.3, batch_first=True),
