@@ -52,14 +52,14 @@ class Encoder(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """An LSTM, which torch.export unrolls, and a convolution along the positions that needs three of them."""
+    """A recurrent layer, which torch.export unrolls, and a convolution along the positions that needs three of them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layer, self.out = nn.LSTM(5, 6, bidirectional=True, batch_first=True), nn.Conv1d(12, 4, 3)
+        self.layer, self.out = nn.RNN(5, 7, batch_first=True), nn.Conv1d(7, 4, 3)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        y, (last, _) = self.layer(x)
+        y, last = self.layer(x)
         return self.out(y.transpose(1, 2)).amax(2), last
 
 
