@@ -22,6 +22,7 @@ from rvsm.markdown import pipe_table
 from rvsm.models import MODELS
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.kernels.jit import machine
+from rvsm.splitting.layers import Layers
 from rvsm.splitting.naming import select
 
 README = Path(__file__).with_name("README.md")
@@ -88,7 +89,7 @@ def rows(name: str, groups: str, batch: int, options: argparse.Namespace) -> Ite
     print(f"{name}, {groups}, batch {batch}: measured in {time.perf_counter() - began:.1f} s", flush=True)
     variants = Variants(model, (IMAGE,))
     dense = _seconds(model, Program(variants.plan({}), threads=options.threads), batch, options)
-    layers = select(model, None, None)
+    layers = Layers(layer for layer in select(model, None, None) if layer.parameter.requires_grad)
     for layer in layers:
         layer.groups = rvsm.Block(size=4) if groups == "blocks of 4" else layer.groups
     for target in options.speeds:

@@ -43,13 +43,18 @@ Zeros = Callable[[float], Mapping[str, Tensor]]
 
 @dataclass(eq=False)
 class _Trial:
-    """The network at one density: the density of each layer, the least seconds of each layer and of a call."""
+    """The network at one density: the density of each layer, the least seconds of each layer, and those of calls."""
 
     program: Program
     densities: Mapping[str, float]
     layers: dict[str, float] = field(default_factory=dict)
-    call: float = float("inf")
+    calls: list[float] = field(default_factory=list)
     spent: float = 0.0
+
+    @property
+    def call(self) -> float:
+        """The median seconds of a call, as ``rvsm bench`` has them: on a busy machine the minimum is much less."""
+        return median(self.calls)
 
 
 def measure(
@@ -149,7 +154,7 @@ def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
     for _ in range(3):
         start = time.perf_counter()
         trial.program(*inputs)
-        trial.call = min(trial.call, time.perf_counter() - start)
+        trial.calls.append(time.perf_counter() - start)
 
 
 def _scaled(trial: _Trial, name: str) -> float:
