@@ -62,7 +62,7 @@ def test_a_single_image_of_a_small_network_takes_the_short_way() -> None:
     program._single.chunk_seconds = 1.0
     expected = [program(x[k : k + 1]) for k in range(len(x))]
     program._single.chunk_seconds = 1e-9
-    assert program._single.is_quick
+    assert program._single.is_quick()
     results: dict[int, np.ndarray] = {}
 
     def work(first: int) -> None:

@@ -116,7 +116,7 @@ class Program:
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
         """Return the outputs for ``count`` images."""
-        if count == 1 and (single := self._single).is_quick:
+        if count == 1 and (single := self._single).is_quick():
             return single.quickly(inputs, self._outputs)
         outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self._outputs]
         if count:

@@ -72,10 +72,9 @@ class Stage:
         self._free: list[Desk] = []
         self._places: list[tuple[Desk, list[Floats], list[Floats]]] = []
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether a chunk is computed before helpers would begin; then the call around it counts as well."""
-        return self.chunk_seconds < QUICK * self.threads
+    def is_quick(self, chunks: int = 1) -> bool:
+        """Return whether some chunks are computed before helpers would begin; then the call itself counts as well."""
+        return chunks * self.chunk_seconds < QUICK * self.threads
 
     def quickly(self, inputs: Sequence[Floats], outputs: Sequence[tuple[int, ...]]) -> list[Floats]:
         """Return the outputs of one image, of these sizes, computed on this thread in arrays that are kept.
@@ -100,8 +99,7 @@ class Stage:
         self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, *, alone: bool = False
     ) -> None:
         """Compute some ``images``; ``inputs`` and ``outputs`` hold all images of the call."""
-        quick = self._chunks(images) * self.chunk_seconds < QUICK * self.threads
-        threads = 1 if alone or self.threads == 1 or quick else self.threads
+        threads = 1 if alone or self.threads == 1 or self.is_quick(self._chunks(images)) else self.threads
         helped = threads > 1 and team().acquire()
         size = self.schedule.images * self._chunks_at_once(threads)
         try:

@@ -8,13 +8,13 @@ every system, and a byte that comes too late only makes the helper look into its
 from dataclasses import dataclass
 
 from rvsm.runtime.kernels.ir import Function
+from rvsm.runtime.kernels.player import spinning
 
 # Slots of a box, 8 bytes each. Each box has its own cache lines.
 STATE, CALL, FIRST, LAST, PLAY, NUMBER, READ, WRITE, YIELD, FROM, TO, BYTE = range(12)
 BOX_SLOTS = 16
 ASLEEP, DONE, POSTED, DISMISSED = range(4)
 LOOKS = 30_000  # about 20 to 50 µs
-SPINS = 4000  # until a leader that waits yields to other threads
 FOREVER = 1 << 62
 
 
@@ -89,11 +89,8 @@ def _finished() -> str:
     """Return the function that waits until a box is no longer posted: its helper is done, and may be asleep."""
     f = Function("finished", [("ptr", "box")])
     give_way = f.load("ptr", f.at("%box", 8 * YIELD))
-    with f.loop(0, FOREVER) as spin:
-        with f.when(f.op(f"icmp ne i64 {_state(f)}, {POSTED}")):
-            f.leave("ret void")
-        with f.when(f.op(f"icmp sgt i64 {spin.index}, {SPINS}")):
-            f.op(f"call i32 {give_way}()")
+    with spinning(f, give_way), f.when(f.op(f"icmp ne i64 {_state(f)}, {POSTED}")):
+        f.leave("ret void")
     f.give()
     return f.text()
 

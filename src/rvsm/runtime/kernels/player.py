@@ -9,6 +9,8 @@ flushed; each thread has its own register, sets it, and restores it at the end.
 """
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rvsm.runtime.kernels.ir import Function
@@ -123,15 +125,21 @@ def meet() -> str:
     rounds = f.op(f"sdiv i64 {arrived}, %threads")
     goal = f.mul(f.add(rounds, 1), "%threads")
     give_way = f.load("ptr", f.at("%call", 8 * YIELD))
-    limit = 1 << 62
-    with f.loop(0, limit) as spin:
+    with spinning(f, give_way):
         seen = f.op(f"load atomic i64, ptr {counter} acquire, align 8")
         with f.when(f.op(f"icmp sge i64 {seen}, {goal}")):
             f.leave("ret void")
-        with f.when(f.op(f"icmp sgt i64 {spin.index}, {SPINS}")):
-            f.do(f"call i32 {give_way}()")
     f.give()
     return f.text()
+
+
+@contextmanager
+def spinning(f: Function, give_way: str) -> Iterator[None]:
+    """Write a loop around a look at memory, which ends the function; after many looks, others may run in between."""
+    with f.loop(0, 1 << 62) as spin:
+        yield
+        with f.when(f.op(f"icmp sgt i64 {spin.index}, {SPINS}")):
+            f.op(f"call i32 {give_way}()")
 
 
 def _perform(f: Function, operation: str, arena: str, *, chunk: str, thread: str, threads: str) -> None:
