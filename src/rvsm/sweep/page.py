@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 
 from rvsm import __version__
 from rvsm.files import printable
@@ -36,6 +35,8 @@ def importance(study: optuna.Study, results: Results) -> dict[str, dict[str, flo
     """Return the share of each parameter in the importance, by goal; empty if there are too few trials."""
     if len(results.finished) < _FEWEST or len(results.definition.space) < 2:
         return {}
+    from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances  # seconds if scikit-learn is there
+
     found = {}
     for goal in results.definition.goals:
 
