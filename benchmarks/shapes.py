@@ -45,7 +45,7 @@ class ViT(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of images."""
         patches = self.patches(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.word.expand(len(x), -1, -1), patches], 1) + self.places
+        tokens = torch.cat([self.word.expand(x.shape[0], -1, -1), patches], 1) + self.places
         scores: Tensor = self.head(self.norm(self.encoder(tokens))[:, 0])
         return scores
 

@@ -89,25 +89,30 @@ class Copy(Variant):
             with f.loop(0, rows) as line:
                 entry = f.at(table, f.mul(line.index, 16))
                 here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
-                if self.ragged and self.step > 1:
-                    self._take_each(f, here, there, width)
+                if self.ragged:
+                    take_each(f, here, there, width, self.step)
                 else:
-                    with f.row_vectors(width, ragged=self.ragged) as (offset, store):
+                    with f.row_vectors(width, ragged=False) as (offset, store):
                         store(f.load(f.kind, f.at(here, f.mul(offset, self.step))), f.at(there, offset))
 
-    def _take_each(self, f: Kernel, here: str, there: str, width: str) -> None:
-        """Copy every ``step``-th float: with shuffles if the step is 2, otherwise one by one."""
-        done = "0"
-        if self.step == 2:
-            double = f"<{2 * f.lanes} x float>"
-            even = ", ".join(f"i32 {2 * k}" for k in range(f.lanes))
-            done = f.op(f"and i64 {width}, {-f.lanes}")
-            with f.loop(0, done, f.lanes) as k:
-                both = f.load(double, f.at(here, f.mul(k.index, 8)))
-                value = f.op(f"shufflevector {double} {both}, {double} poison, <{f.lanes} x i32> <{even}>")
-                f.store(f.kind, value, f.at(there, f.mul(k.index, 4)))
-        with f.loop(done, width) as k:
-            f.store("float", f.load("float", f.at(here, f.mul(k.index, 4 * self.step))), f.at(there, f.mul(k.index, 4)))
+
+def take_each(f: Kernel, here: str, there: str, width: str, step: int) -> None:
+    """Copy every ``step``-th float of a row: with shuffles if the step is 2, one by one if it is larger."""
+    if step == 1:
+        with f.row_vectors(width, ragged=True) as (offset, store):
+            store(f.load(f.kind, f.at(here, offset)), f.at(there, offset))
+        return
+    done = "0"
+    if step == 2:
+        double = f"<{2 * f.lanes} x float>"
+        even = ", ".join(f"i32 {2 * k}" for k in range(f.lanes))
+        done = f.op(f"and i64 {width}, {-f.lanes}")
+        with f.loop(0, done, f.lanes) as k:
+            both = f.load(double, f.at(here, f.mul(k.index, 8)))
+            value = f.op(f"shufflevector {double} {both}, {double} poison, <{f.lanes} x i32> <{even}>")
+            f.store(f.kind, value, f.at(there, f.mul(k.index, 4)))
+    with f.loop(done, width) as k:
+        f.store("float", f.load("float", f.at(here, f.mul(k.index, 4 * step))), f.at(there, f.mul(k.index, 4)))
 
 
 @dataclass(frozen=True)

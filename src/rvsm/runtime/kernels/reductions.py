@@ -47,7 +47,7 @@ class Pooling(Variant):
                         begin = f.at(corner, f.mul(line.index, row))
                         with f.loop(0, wide, carry=[(value, line.values[0])]) as place:
                             new = f.load(value, f.at(begin, f.mul(place.index, column)))
-                            place.after = [self._combined(f, value, place.values[0], new)]
+                            place.after = [combined(f, value, self.mode, place.values[0], new)]
                         line.after = place.values
                     result = line.values[0]
                     if self.mode == "mean":
@@ -56,13 +56,15 @@ class Pooling(Variant):
                         result = f.op(f"fmul {value} {result}, {f.splat(f.lanes, factor) if vector else factor}")
                     f.store(value, result, f.at(target, down, right))
 
-    def _combined(self, f: Kernel, value: str, old: str, new: str) -> str:
-        if self.mode == "mean":
-            return f.op(f"fadd {value} {old}, {new}")
-        bits = f"<{f.lanes} x i1>" if value == f.kind else "i1"
-        larger = f.op(f"fcmp ogt {value} {new}, {old}")
-        missing = f.op(f"fcmp uno {value} {new}, {new}")
-        return f.op(f"select {bits} {f.op(f'or {bits} {larger}, {missing}')}, {value} {new}, {value} {old}")
+
+def combined(f: Kernel, value: str, mode: str, old: str, new: str) -> str:
+    """Return the sum or the maximum of two values of this type; that of NaN and another number is NaN."""
+    if mode == "mean":
+        return f.op(f"fadd {value} {old}, {new}")
+    bits = f"<{f.lanes} x i1>" if value == f.kind else "i1"
+    larger = f.op(f"fcmp ogt {value} {new}, {old}")
+    missing = f.op(f"fcmp uno {value} {new}, {new}")
+    return f.op(f"select {bits} {f.op(f'or {bits} {larger}, {missing}')}, {value} {new}, {value} {old}")
 
 
 class Entry(NamedTuple):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operations import Convolution
+from rvsm.runtime.schedule import windows
 from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
@@ -31,6 +32,8 @@ Made = TypeVar("Made")
 def steps(site: Site[Convolution]) -> list[Step]:
     """Return the copies of the input that are needed, and the steps of the convolution itself."""
     assert site.weights is not None
+    if windows.fits(site):
+        return windows.depthwise(site)
     where, weights = taps(site), cache(site.weights.dense)
     way = _shared(site, "way", lambda: _way(site, where, weights))
     made = _compute(site, where, weights, dense=way == "dense")
@@ -140,7 +143,7 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
         "x_row": where.row,
         "y_row": y.row,
         "y_plane": y.plane,
-        "ranges": thread_ranges(len(tiles), packed, site.threads),
+        "ranges": thread_ranges(len(tiles), packed, site.threads, site.sources[0].channels * where.plane),
         "parameters": parameters(fused(o.activation)),
         "inputs": site.sources[0].channels,
         "ahead_rows": (kernel.rows - 1) * o.stride[0] + 1 + again,
@@ -176,6 +179,7 @@ def cost(extent: Extent[Convolution]) -> Cost:
     vectors = positions if unit > 1 else -(-positions // machine.lanes)
     streams = max(prod(map(len, bands(machine, shape[1:], block))) for block in (1, 2, 4)) if unit > 1 else 1
     kept = OBJECTS * streams + streams * (stream + 64 * o.channels) + 16 * taps + 40 * vectors
+    kept += 4 * (weights + o.channels) if unit == 1 and o.groups == source[0] else 0  # channel by channel, all weights
     passing = 16 * weights + 64 * records + 64 * taps + 8 * weights // o.channels + 64 * vectors
     seconds = MULTIPLY * vectors * (weights if density >= DENSE_ABOVE else extent.nonzero)
     seconds += NANOSECOND * vectors * o.channels
@@ -205,4 +209,4 @@ def _kernel(step: Step) -> Kernel:
     return step.variant
 
 
-CONVOLUTION = Rule(steps, cost, scratch)
+CONVOLUTION = Rule(steps, cost, lambda site: windows.scratch(site) or scratch(site))

@@ -132,13 +132,15 @@ def spans(count: int, parts: int) -> list[tuple[int, int]]:
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
-def thread_ranges(tiles: int, packed: Packed, threads: int) -> Integers:
+def thread_ranges(tiles: int, packed: Packed, threads: int, input_bytes: int) -> Integers:
     """Return first and last tile, first and last block: for a single thread, then for each of several.
 
-    Tiles are divided if the parts are nearly equal; otherwise blocks, by the number of their records.
+    If tiles are divided, every thread reads all records. If blocks are divided, by the number of their records, every
+    thread reads all of the input. The smaller one is chosen, unless the tiles cannot be divided fairly.
     """
     rows: list[Sequence[int]] = [(0, tiles, 0, packed.blocks)]
-    if tiles % threads == 0 or tiles >= 8 * threads or packed.blocks < 2 * threads:
+    fair = tiles % threads == 0 or tiles >= 8 * threads
+    if packed.blocks < 2 * threads or (fair and packed.stream.nbytes <= input_bytes):
         rows += [(low, high, 0, packed.blocks) for low, high in spans(tiles, threads)]
     else:
         rows += [(0, tiles, int(low), int(high)) for low, high in pairwise(packed.cuts)]

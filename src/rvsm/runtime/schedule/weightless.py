@@ -11,6 +11,7 @@ from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operation import Operation
 from rvsm.runtime.plan.operations import AdaptivePooling, Concatenation, Flattening, Pointwise, Pooling, Softmax
 from rvsm.runtime.plan.tensors import Normalization
+from rvsm.runtime.schedule import windows
 from rvsm.runtime.schedule.layout import Buffer, Geometry
 from rvsm.runtime.schedule.limits import NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameters
@@ -200,11 +201,10 @@ def _cost_of_flattening(extent: Extent[Flattening]) -> Cost:
     return Cost(OBJECTS + 16 * positions, 64 * positions, 2 * NANOSECOND * prod(extent.shape))
 
 
-_POOLING = Rule(_pool, _cost_of_windows)
 RULES: dict[type[Operation], Rule] = {
     Pointwise: Rule(_combine, _cost_of_rows),
-    Pooling: _POOLING,
-    AdaptivePooling: _POOLING,
+    Pooling: Rule(lambda site: windows.pooling(site) or _pool(site), _cost_of_windows, windows.scratch),
+    AdaptivePooling: Rule(_pool, _cost_of_windows),
     Concatenation: Rule(
         _concatenate, lambda extent: Cost(OBJECTS * (1 + len(extent.sources)), 0, 2 * NANOSECOND * extent.vectors)
     ),
