@@ -1,7 +1,8 @@
 """Networks by their shapes alone, at small batches: transformers, ResNet-50 and MobileNetV2 beside dense engines.
 
 The networks are built from the layers of torch, with random weights, of which a given fraction is zero. All engines run
-in one process, in turn; figures are medians. Writes this machine's section of shapes.md beside this file.
+in one process, in turn; figures are medians. Memory is that of fresh processes, which load a file and run a call.
+Writes this machine's section of shapes.md beside this file.
 
     python benchmarks/shapes.py                  # all networks: about half an hour
     python benchmarks/shapes.py --only BERT
@@ -9,6 +10,9 @@ in one process, in turn; figures are medians. Writes this machine's section of s
 
 import argparse
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+import rvsm
 from runtime import packages, sections
 from rvsm.bench.comparison import Comparison, compare
 from rvsm.models import resnet18
@@ -155,6 +160,42 @@ def made(case: Case) -> nn.Module:
     return model
 
 
+LOAD = {
+    "rvsm": "import rvsm.runtime; run = rvsm.runtime.load(path, threads=threads)",
+    "ONNX Runtime": """
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = threads
+session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+run = lambda x: session.run(None, {session.get_inputs()[0].name: x})
+""",
+}
+RUN = """
+import sys
+import numpy
+path, threads, shape = sys.argv[1], int(sys.argv[2]), tuple(map(int, sys.argv[3].split(",")))
+{load}
+for _ in range(3):
+    run(numpy.zeros(shape, numpy.float32))
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def peaks(case: Case, threads: int) -> dict[str, int]:
+    """Return the largest size, in megabytes, of a process that loads the network and runs the largest batch."""
+    model, example = made(case), torch.zeros(1, *case.example)
+    shape = ",".join(map(str, (max(case.goals), *case.example)))
+    with tempfile.TemporaryDirectory() as folder:
+        rvsm.compile(model, example, threads=1).save(f"{folder}/rvsm")
+        rvsm.export.to_onnx(model, example, f"{folder}/onnx", verify=False)
+        files = {"rvsm": f"{folder}/rvsm", "ONNX Runtime": f"{folder}/onnx"}
+        command = {name: [sys.executable, "-c", RUN.format(load=load)] for name, load in LOAD.items()}
+        return {
+            name: int(subprocess.check_output([*command[name], file, str(threads), shape])) // 1024
+            for name, file in files.items()
+        }
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -163,6 +204,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="only networks whose title has this in it")
     options = parser.parse_args()
     found: dict[str, Comparison] = {}
+    memory: dict[str, dict[str, int]] = {}
     for title, case in CASES.items():
         if options.only in title:
             how = {
@@ -172,29 +214,34 @@ def main() -> None:
                 "rounds": options.rounds,
             }
             found[title] = compare(made(case), torch.zeros(1, *case.example), title=title, **how)
-            print(found[title], end="\n\n", flush=True)
+            memory[title] = peaks(case, options.threads)
+            print(found[title], f"Megabytes of a process: {memory[title]}", sep="\n", end="\n\n", flush=True)
     if not options.only:
-        write(found, options.threads, options.rounds)
+        write(found, memory, options.threads, options.rounds)
 
 
-def write(found: dict[str, Comparison], threads: int, rounds: int) -> None:
+def write(found: dict[str, Comparison], memory: dict[str, dict[str, int]], threads: int, rounds: int) -> None:
     """Replace the section of this machine in shapes.md."""
     goals = [
         f"| {title} | {batch} | {goal:g} × | {reached:.1f} × | {'met' if reached >= goal else 'missed'} |"
+        f" {memory[title]['rvsm']} | {memory[title]['ONNX Runtime']} |"
         for title, comparison in found.items()
         for batch, goal in CASES[title].goals.items()
         for reached in [comparison.speedup(batch, precision="float32") or 0.0]
     ]
     section = [
         f"{os.cpu_count()} cores, {threads} threads for every engine; {packages()}. Medians of {rounds} rounds.", "",
-        "| network | batch | goal, against the fastest dense float32 engine | reached | |",
-        "| --- | ---: | ---: | ---: | --- |", *goals, "",
+        "| network | batch | goal against the fastest float32 engine | reached | | MB, rvsm | MB, ONNX Runtime |",
+        "| --- | ---: | ---: | ---: | --- | ---: | ---: |", *goals, "",
         *[part for comparison in found.values() for part in (comparison.markdown(), "")],
     ]  # fmt: skip
     document = HERE / "shapes.md"
     known = sections(document.read_text(encoding="utf-8")) if document.exists() else {}
     known[machine().name] = "\n".join(section).strip()
-    head = "# Networks by their shapes\n\nWritten by `benchmarks/shapes.py`; each kind of machine has its section."
+    head = (
+        "# Networks by their shapes\n\nWritten by `benchmarks/shapes.py`; each kind of machine has its section. MB is"
+        " the largest size of a process\nthat loads a file and runs the largest batch."
+    )
     text = "\n\n".join([head, *(f"## {name}\n\n{body}" for name, body in sorted(known.items()))])
     document.write_text(text + "\n", encoding="utf-8")
 
