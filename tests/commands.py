@@ -1,5 +1,6 @@
 """What the processes of tests run: the command, with changes that only a process of its own can have."""
 
+import json
 import os
 import runpy
 import signal
@@ -17,29 +18,36 @@ class Clock:
     """Counts function calls, Python's and C's, and kills the process, as kill -9 would, when it is time.
 
     Args:
+        names: of functions; calls inside of them are counted, by name. None counts all calls.
         kill_at: the number of the call before which the process dies; none for never.
-        within: only calls made inside functions of this name count.
         number: another signal than SIGKILL.
 
     """
 
-    def __init__(self, kill_at: int | None, within: str | None, number: int) -> None:
-        self.calls, self.kill_at, self.within, self.number = 0, kill_at, within, number
-        self.depth = 0
+    def __init__(self, names: Sequence[str | None], kill_at: int | None, number: int) -> None:
+        self.calls, self.depth = dict.fromkeys(names, 0), {name: int(name is None) for name in names}
+        self.kill_at, self.number = kill_at, number
+        self._enter()
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if self.within is not None and frame.f_code.co_name == self.within and event in ("call", "return"):
-            self.depth += 1 if event == "call" else -1
-        if event in ("call", "c_call") and (self.within is None or self.depth > 0):
-            if self.calls == self.kill_at:
-                os.kill(os.getpid(), self.number)
-            self.calls += 1
+        if frame.f_code.co_name in self.depth and event in ("call", "return"):
+            self.depth[frame.f_code.co_name] += 1 if event == "call" else -1
+            self._enter()
+        if event in ("call", "c_call"):
+            for name in self.inside:
+                if self.calls[name] == self.kill_at:
+                    os.kill(os.getpid(), self.number)
+                self.calls[name] += 1
+
+    def _enter(self) -> None:
+        self.inside = [name for name, depth in self.depth.items() if depth > 0]
 
 
 def train(
     words: Sequence[str],
     *,
     counted: Path | None = None,
+    names: Sequence[str | None] = (),
     kill_at: int | None = None,
     within: str | None = None,
     number: int = signal.SIGKILL,
@@ -49,8 +57,8 @@ def train(
 
     Args:
         words: of the command line.
-        counted: a file for the number of calls.
-        kill_at, within, number: when and how it dies; see `Clock`.
+        counted, names: a file for the numbers of calls inside functions of these names, as pairs in JSON.
+        kill_at, within, number: when and how it dies, instead: before a call inside functions of a name; see `Clock`.
         minutes: between two checkpoints.
 
     """
@@ -61,14 +69,14 @@ def train(
     session.Recorder = partial(Recorder, minutes=minutes)  # type: ignore[misc]
     if counted is None and kill_at is None:
         return main(words)
-    clock = Clock(kill_at, within, number)
+    clock = Clock(names if counted is not None else [within], kill_at, number)
     sys.setprofile(clock)
     try:
         code = main(words)
     finally:
         sys.setprofile(None)
     if counted is not None:
-        counted.write_text(str(clock.calls))
+        counted.write_text(json.dumps(list(clock.calls.items())))
     return code
 
 

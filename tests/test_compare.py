@@ -1,7 +1,6 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,8 +16,7 @@ QUICK = ["--model.width", "4", "--training.epochs", "2", "--training.batch", "25
 
 
 def config(name: str, *flags: str) -> Config:
-    target = [] if "dense" in flags else ["--budget.sparsity", "0.3"]
-    return read_config(flags=[*QUICK, *target, "--name", name, *flags])
+    return read_config(flags=[*QUICK, "--budget.sparsity", "0.3", "--name", name, *flags])
 
 
 class StopAtThree(Recorder):
@@ -28,11 +26,8 @@ class StopAtThree(Recorder):
         super().on_step(trainer)
 
 
-def compared(configs: list[Config], folder: Path, seeds: int = 1) -> str:
-    text = io.StringIO()
-    page = compare(configs, seeds=range(seeds), runs=folder, out=folder / "out", console=Console(file=text, width=200))
-    assert page.is_file()
-    return text.getvalue()
+def compared(configs: list[Config], folder: Path) -> None:
+    compare(configs, seeds=[0], runs=folder, out=folder / "out", console=Console(file=io.StringIO()))
 
 
 def files(folder: Path) -> dict[str, tuple[int, bytes]]:
@@ -42,31 +37,37 @@ def files(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_what_is_missing_is_run_and_what_is_finished_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    a, b = config("a"), config("ℓ0 [/b] [50 %]", "--method.name", "dense")
-    console = Console(file=io.StringIO())
-    start(a, folder_of(tmp_path, a.name, 0), console)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    Path("a.toml").write_text("[budget]\nsparsity = 0.3\n")
+    Path("b.toml").write_text("name = 'ℓ0 [/b] [50 %]'\n[method]\nname = 'dense'\n")
+    a, b = (read_config(Path(file), QUICK) for file in ("a.toml", "b.toml"))
+    runs = {config.name: [folder_of(Path("all"), config.name, seed) for seed in (0, 1)] for config in (a, b)}
+    start(a, runs["a"][0], Console(file=io.StringIO()))
     with monkeypatch.context() as patch:
         patch.setattr(session, "Recorder", StopAtThree)
         with pytest.raises(StoppedError):
-            start(a.with_seed(1), folder_of(tmp_path, a.name, 1), console)
-    before = files(folder_of(tmp_path, a.name, 0))
-    text = compared([a, b], tmp_path, seeds=2)
-    assert files(folder_of(tmp_path, a.name, 0)) == before
+            start(a.with_seed(1), runs["a"][1], Console(file=io.StringIO()))
+    before = files(runs["a"][0])
+    assert main(["compare", "a.toml", "b.toml", "--seeds", "2", "--runs", "all", *QUICK]) == 0
+    text = capsys.readouterr().out
+    assert files(runs["a"][0]) == before
     assert text.count("epoch 2/2") == 3
     assert text.count("test accuracy") == 4
     assert text.count("continuing from step 3 of 8") == 1
     assert "3/4 a, seed 1" in text
     assert "4/4 ℓ0 [/b] [50 %], seed 1" in text
-    results = {
-        name: [Run(folder_of(tmp_path, name, seed)).result() or {} for seed in (0, 1)] for name in (a.name, b.name)
-    }
-    one, other = (100 * result["test"]["u"]["accuracy"] for result in results["a"])
+    results = [Run(folder).result() or {} for folder in runs["a"]]
+    one, other = (100 * result["test"]["u"]["accuracy"] for result in results)
     told = f"{(one + other) / 2:.2f} ± {abs(one - other) / 2**0.5:.2f}"
     assert told in text
-    assert told in (tmp_path / "out" / "table.md").read_text(encoding="utf-8")
-    assert len(json.loads((tmp_path / "out" / "table.json").read_text(encoding="utf-8"))) >= 1
+    page = Path(text.strip().splitlines()[-1])
+    assert page == Path("all/comparison/report.html")
+    assert page.is_file()
+    assert told in page.with_name("table.md").read_text(encoding="utf-8")
+    assert {row["name"] for row in json.loads(page.with_name("table.json").read_text(encoding="utf-8"))} == set(runs)
 
 
 def test_two_of_one_name(tmp_path: Path) -> None:
@@ -85,19 +86,3 @@ def test_a_run_with_other_options_is_in_the_way(tmp_path: Path) -> None:
     start(config("a"), folder_of(tmp_path, "a", 0), Console(file=io.StringIO()))
     with pytest.raises(ValueError, match=r"holds a run with different options \(budget\.sparsity 0\.3 → 0\.6\)"):
         compared([config("a", "--budget.sparsity", "0.6")], tmp_path)
-
-
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, sparsity in (("few", 0.2), ("many", 0.3)):
-        (tmp_path / f"{name}.toml").write_text(f"[model]\nwidth = 4\n[budget]\nsparsity = {sparsity}")
-    flags = ["--training.epochs", "2", "--training.batch", "256"]
-    assert main(["compare", "few.toml", "many.toml", "--seeds", "2", "--runs", "all", *flags]) == 0
-    out = capsys.readouterr().out
-    page = Path(out.strip().splitlines()[-1])
-    assert page == Path("all/comparison/report.html")
-    assert page.is_file()
-    assert "few" in out
-    assert main(["report", "all/few-s0", "--out", "one"]) == 0
-    assert capsys.readouterr().out.strip() == "one/report.html"
-    assert Path("one/report.html").is_file()

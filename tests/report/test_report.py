@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from markupsafe import escape
+from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from rvsm.pages import Page
@@ -77,9 +78,8 @@ def seen(comparison: Path, long: Path, once: Once, look: Callable[..., Any]) -> 
     """Return what a browser shows of the comparison, and on a phone of a run with a long name."""
 
     def fill(folder: Path) -> None:
-        found = {}
-        (found["desktop"],) = look(View(comparison, 1280))
-        found["phone"], found["long name"] = look(View(comparison, 360), View(long, 360), dark=True)
+        views = {"desktop": View(comparison, 1280), "phone": View(comparison, 360), "long name": View(long, 360)}
+        found = dict(zip(views, look(*views.values()), strict=True))
         (folder / "seen.json").write_text(json.dumps({name: asdict(one) for name, one in found.items()}))
 
     kept = json.loads((once("report-seen", fill) / "seen.json").read_text())
@@ -294,7 +294,6 @@ def test_many_runs_with_hostile_names_stay_small(copy: Callable[..., Run], monke
 def test_a_browser_shows_the_comparison(where: str, seen: dict[str, SimpleNamespace]) -> None:
     found, phone = seen[where], where == "phone"
     assert found.console == ""
-    assert found.dark == phone
     assert found.needed <= found.width == (360 if phone else 1280)
     assert found.visible == [True] * 8
     assert found.narrow == [phone] * 8
@@ -351,7 +350,8 @@ def test_the_names_of_long_runs_are_whole(copy: Callable[..., Run]) -> None:
         assert "…" not in figure.caption
         for size in (figure.size, figure.phone):
             assert size is not None
-            letters = figure._drawn(size).findobj(Text)
+            figure.draw(canvas := Canvas(figsize=size))
+            letters = canvas.findobj(Text)
             assert letters
             assert not [text.get_text() for text in letters if "…" in text.get_text()], figure.name
 

@@ -1,4 +1,5 @@
 import io
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -52,6 +53,13 @@ def train(tmp_path: Path, digits: Dataset) -> Callable[[Config], Run]:
         return Run(folder)
 
     return go
+
+
+@pytest.fixture
+def whole(small: Callable[..., Config], once: Callable[..., Path], digits: Dataset, tmp_path: Path) -> Run:
+    """Return the small run, never stopped; the test may change it."""
+    kept = once("small-whole", lambda at: start(small(), at / "run", Console(file=io.StringIO()), digits))
+    return Run(shutil.copytree(kept / "run", tmp_path / "whole"))
 
 
 @pytest.fixture(autouse=True)

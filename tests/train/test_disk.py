@@ -11,7 +11,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from rvsm.config import Config
 from rvsm.data import Dataset
 from rvsm.records import Run
 from rvsm.train import resume, start
@@ -57,14 +56,9 @@ def console() -> Console:
     return Console(file=io.StringIO())
 
 
-def same_weights(run: Run, config: Config, train: Any) -> None:
-    expected = train(config).weights()
-    assert all(torch.equal(w, expected[name]) for name, w in run.weights().items())
-
-
 # A run of the small network needs about 100 kB: two checkpoints of 30, and one that is being written.
 @pytest.mark.parametrize("leave", [8_192, 24_576, 49_152, 65_536, 90_112])
-def test_full_at_some_moment(disk: Path, small: Any, train: Any, digits: Dataset, leave: int) -> None:
+def test_full_at_some_moment(disk: Path, small: Any, whole: Run, digits: Dataset, leave: int) -> None:
     config = small()
     folder = disk / "run"
     fill(disk, leave)
@@ -88,7 +82,7 @@ def test_full_at_some_moment(disk: Path, small: Any, train: Any, digits: Dataset
         assert text.endswith("Free some space, grant access, or choose another folder")
         (disk / "ballast").unlink()
         start(config, folder, console(), digits)
-    same_weights(Run(folder), config, train)
+    assert all(torch.equal(w, whole.weights()[name]) for name, w in Run(folder).weights().items())
     assert [record["step"] for record in Run(folder).metrics()] == [4, 8, 12]
 
 

@@ -1,5 +1,6 @@
 """Kill -9 at random moments: what is resumed ends bit for bit as if it had never been stopped."""
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -50,17 +51,21 @@ class Ending:
 Unbroken = Callable[..., tuple[Ending, int]]
 
 
+WRITING = ("save", "append", "finish", "create")
+
+
 @pytest.fixture(scope="session")
 def unbroken(forks: Callable[..., dict[str, Any]], once: Callable[..., Path]) -> Unbroken:
     """Return what gives a run that was never stopped, and the number of its calls, all or those within a function."""
 
     def made(method: str, within: str | None = None) -> tuple[Ending, int]:
         def fill(folder: Path) -> None:
-            answer = forks(words=words(method, folder / "run"), within=within, minutes=0, counted=folder / "calls")
+            counting = {"counted": folder / "calls", "names": (None, "_evaluate", *WRITING)}
+            answer = forks(words=words(method, folder / "run"), minutes=0, **counting)
             assert answer["status"] == 0, answer
 
-        folder = once(f"unbroken-{method}-{within}", fill)
-        return Ending(folder / "run"), int((folder / "calls").read_text())
+        folder = once(f"unbroken-{method}", fill)
+        return Ending(folder / "run"), dict(json.loads((folder / "calls").read_text()))[within]
 
     return made
 
@@ -90,7 +95,7 @@ def test_killed_anywhere(forks: Any, unbroken: Unbroken, tmp_path: Path, number:
     assert Ending(folder) == expected
 
 
-@pytest.mark.parametrize("within", ["save", "append", "finish", "create"])
+@pytest.mark.parametrize("within", WRITING)
 @pytest.mark.parametrize("number", range(2))
 def test_killed_while_writing(forks: Any, unbroken: Unbroken, tmp_path: Path, within: str, number: int) -> None:
     chance = random.Random(f"{within} {number}")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import rvsm.__main__
 from commands import run_module, script
 from processes import Process, run_together
 from rvsm.records import Run
@@ -329,8 +330,9 @@ def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
 def test_torchrun_and_a_killed_process(tmp_path: Path) -> None:
     words = ["--model.width", "4", "--training.epochs", "9999", "--budget.sparsity", "0.5", "--run", "run"]
-    launch = ["--nproc-per-node", "2", "-m", "--", "rvsm", "train", *words]
-    torchrun = Process(run_module, "torch.distributed.run", *launch, folder=tmp_path)
+    # torchrun forks the processes, which otherwise import torch for seconds, and they run what -m rvsm would run.
+    launch = ["--nproc-per-node", "2", "--start-method", "fork", "--run-path", "--", rvsm.__main__.__file__]
+    torchrun = Process(run_module, "torch.distributed.run", *launch, "train", *words, folder=tmp_path)
     try:
         checkpoints = tmp_path / "run/checkpoints"
         deadline = time.monotonic() + 120
@@ -338,9 +340,8 @@ def test_torchrun_and_a_killed_process(tmp_path: Path) -> None:
             assert time.monotonic() < deadline
             assert torchrun.running
             time.sleep(0.02)
-        children = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
-        ranks = [Path(f"/proc/{child}/environ").read_bytes().split(b"\0") for child in children]
-        os.kill(int(children[[b"RANK=1" in rank for rank in ranks].index(True)]), signal.SIGKILL)
+        _, second = Path(f"/proc/{torchrun.pid}/task/{torchrun.pid}/children").read_text().split()
+        os.kill(int(second), signal.SIGKILL)
         printed = torchrun.ended(timeout=100).printed
     finally:
         torchrun.kill()

@@ -1,6 +1,7 @@
 import io
 import json
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,22 +34,36 @@ class StopAt(Recorder):
         super().on_step(trainer)
 
 
+def stop(config: Config, folder: Path, step: int, data: Dataset) -> str:
+    """Train up to a step in a new folder, and return the sentence at the end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(StopAt, "step", step)
+        patch.setattr(session, "Recorder", StopAt)
+        with pytest.raises(StoppedError) as error:
+            start(config, folder, Console(file=io.StringIO()), data)
+    return str(error.value)
+
+
 @pytest.fixture
-def stopped(
-    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Config, int], tuple[Path, str]]:
+def stopped(tmp_path: Path, digits: Dataset) -> Callable[[Config, int], tuple[Path, str]]:
     """Train up to a step in a new folder, and return it with the sentence at the end."""
 
     def go(config: Config, step: int) -> tuple[Path, str]:
         folder = tmp_path / f"stopped-{step}"
-        with monkeypatch.context() as patch:
-            patch.setattr(StopAt, "step", step)
-            patch.setattr(session, "Recorder", StopAt)
-            with pytest.raises(StoppedError) as error:
-                start(config, folder, Console(file=io.StringIO()), digits)
-        return folder, str(error.value)
+        return folder, stop(config, folder, step, digits)
 
     return go
+
+
+@pytest.fixture
+def half(small: Any, once: Any, digits: Dataset, tmp_path: Path) -> Callable[..., Path]:
+    """Return what gives the folder of the small run, stopped at a step of twelve; the test may change it."""
+
+    def copied(step: int = 5) -> Path:
+        kept = once(f"small-stopped-{step}", lambda at: stop(small(), at / "run", step, digits))
+        return Path(shutil.copytree(kept / "run", tmp_path / f"half-{step}"))
+
+    return copied
 
 
 def go_on(folder: Path, data: Dataset, **options: Any) -> str:
@@ -191,15 +206,14 @@ def test_looking_draws_nothing(own_model: str, train: Any) -> None:
 # What is said
 
 
-def test_a_finished_run_is_left_alone(small: Any, train: Any, digits: Dataset) -> None:
-    run = train(small())
-    before = {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.name != "lock"}
-    assert resume(run.folder, Console(file=io.StringIO()), digits) == run.result()
-    assert {file: file.stat().st_mtime_ns for file in run.folder.rglob("*") if file.name != "lock"} == before
+def test_a_finished_run_is_left_alone(whole: Run, digits: Dataset) -> None:
+    before = {file: file.stat().st_mtime_ns for file in whole.folder.rglob("*") if file.name != "lock"}
+    assert resume(whole.folder, Console(file=io.StringIO()), digits) == whole.result()
+    assert {file: file.stat().st_mtime_ns for file in whole.folder.rglob("*") if file.name != "lock"} == before
 
 
-def test_a_result_that_lacks_something(small: Any, train: Any, digits: Dataset) -> None:
-    folder = train(small()).folder
+def test_a_result_that_lacks_something(whole: Run, digits: Dataset) -> None:
+    folder = whole.folder
     (folder / "result.json").write_text("{}")
     message = r"result\.json is damaged: '{}' is missing; remove the file and resume the run to write it again"
     with pytest.raises(ValueError, match=message.format("test")):
@@ -208,19 +222,19 @@ def test_a_result_that_lacks_something(small: Any, train: Any, digits: Dataset) 
         load_network(folder)
 
 
-def test_a_damaged_checkpoint(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 10)
+def test_a_damaged_checkpoint(whole: Run, half: Any, digits: Dataset) -> None:
+    folder = half(10)
     newest = Run(folder).checkpoints()[-1]
     newest.write_bytes(newest.read_bytes()[:-100])
     text = go_on(folder, digits)
     assert f"{newest} cannot be read: " in text
     assert "the previous checkpoint is used\n" in text
     assert "continuing from step 8 of 12\n" in text
-    same_ending(Run(folder), train(small()))
+    same_ending(Run(folder), whole)
 
 
-def test_all_checkpoints_damaged(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 10)
+def test_all_checkpoints_damaged(whole: Run, half: Any, digits: Dataset) -> None:
+    folder = half(10)
     for path in Run(folder).checkpoints():
         path.write_bytes(b"")
     text = go_on(folder, digits)
@@ -228,11 +242,11 @@ def test_all_checkpoints_damaged(small: Any, train: Any, stopped: Any, digits: D
     assert "no checkpoint is intact: the run starts again\n" in text
     assert "is used" not in text
     assert "continuing from step 0 of 12\n" in text
-    same_ending(Run(folder), train(small()))
+    same_ending(Run(folder), whole)
 
 
-def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_another_number_of_threads(half: Any, digits: Dataset) -> None:
+    folder = half()
     about = Run(folder).about()
     (folder / "about.json").write_text(json.dumps({**about, "threads": 1000}))
     text = go_on(folder, digits)
@@ -243,16 +257,16 @@ def test_another_number_of_threads(small: Any, stopped: Any, digits: Dataset) ->
 
 
 def test_a_run_goes_on_with_as_many_threads_as_it_began_with(
-    small: Any, stopped: Any, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+    half: Any, digits: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, _ = stopped(small(), 5)
+    folder = half()
     about = Run(folder).about()
     (folder / "about.json").write_text(json.dumps({**about, "threads": 2}))
     monkeypatch.setattr(session.os, "cpu_count", lambda: 2)
     seen = []
     step = Trainer.train_step
     monkeypatch.setattr(Trainer, "train_step", lambda *a: (seen.append(torch.get_num_threads()), step(*a))[1])
-    assert "other machine" not in go_on(folder, digits)
+    assert "differ" not in go_on(folder, digits)
     assert set(seen) == {2}
     assert torch.get_num_threads() == 1
 
@@ -262,13 +276,8 @@ def test_threads_of_one_run_are_not_those_of_the_next(small: Any, train: Any) ->
     assert train(small()).about()["threads"] == 1
 
 
-def test_the_same_machine_is_not_mentioned(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
-    assert "other machine" not in go_on(folder, digits)
-
-
-def test_a_model_that_was_changed_meanwhile(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_a_model_that_was_changed_meanwhile(half: Any, digits: Dataset) -> None:
+    folder = half()
     file = folder / "config.toml"
     file.write_text(file.read_text().replace("width = 4", "width = 5"))
     with pytest.raises(ValueError, match=r"does not fit what its config\.toml describes; were options") as error:
@@ -283,22 +292,21 @@ def test_folders_with_brackets(small: Any, digits: Dataset, tmp_path: Path) -> N
     assert f"{folder}: continuing from step 0" in go_on(folder, digits)
 
 
-def test_conflicts(small: Any, train: Any, stopped: Any, digits: Dataset) -> None:
+def test_conflicts(small: Any, whole: Run, half: Any, digits: Dataset) -> None:
     console = Console(file=io.StringIO())
-    run = train(small())
     with pytest.raises(ValueError, match=r"is finished; see it with: rvsm report .*, or give another folder"):
-        start(small(), run.folder, console, digits)
+        start(small(), whole.folder, console, digits)
     with pytest.raises(
         ValueError, match=r"different options \(training\.epochs 3 → 4\); give another folder, or remove"
     ):
-        start(small("--training.epochs", "4"), run.folder, console, digits)
+        start(small("--training.epochs", "4"), whole.folder, console, digits)
     with pytest.raises(ValueError, match=r"different options \(seed 0 → 1\)"):
-        start_or_resume(small("--seed", "1"), run.folder, console, digits)
-    folder, _ = stopped(small(), 5)
+        start_or_resume(small("--seed", "1"), whole.folder, console, digits)
+    folder = half()
     with pytest.raises(ValueError, match="holds this run, unfinished; continue with: rvsm resume"):
         start(small(), folder, console, digits)
     assert start_or_resume(small(), folder, console, digits)["steps"] == 12
-    file = run.folder / "config.toml"
+    file = whole.folder / "config.toml"
     with pytest.raises(ValueError, match=r"config\.toml is a file; give a folder for the run"):
         start(small(), file, console, digits)
 
@@ -311,18 +319,13 @@ def test_bad_input_leaves_no_folder(tmp_path: Path, digits: Dataset) -> None:
     assert not (tmp_path / "a").exists()
 
 
-def test_a_second_process_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_a_second_process_is_refused_and_seconds_add_up(half: Any, digits: Dataset) -> None:
+    folder = half()
     with locked(folder), pytest.raises(ValueError, match=r"another process is training in .*; wait for it"):
         go_on(folder, digits)
-    go_on(folder, digits)
-
-
-def test_seconds_add_up(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 6)
     state, _ = Run(folder).newest()
     assert state is not None
-    go_on(folder, digits)
+    assert "differ" not in go_on(folder, digits)  # the same machine is not mentioned
     seconds = [record["seconds"] for record in Run(folder).metrics()]
     assert seconds == sorted(seconds)
     assert seconds[-1] > state["seconds"]
@@ -352,8 +355,8 @@ def test_a_callback_hears_everything_in_order(small: Any, digits: Dataset) -> No
     assert heard == ["start", *steps[:4], "epoch 1", *steps[4:], "record 8", "epoch 2", "end"]
 
 
-def test_other_images_than_at_the_start_are_refused(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_other_images_than_at_the_start_are_refused(half: Any, digits: Dataset) -> None:
+    folder = half()
     labels = digits.train.labels.clone()
     labels[0] = (labels[0] + 1) % 10
     other = replace(digits, train=replace(digits.train, labels=labels))
@@ -362,8 +365,8 @@ def test_other_images_than_at_the_start_are_refused(small: Any, stopped: Any, di
     go_on(folder, digits)
 
 
-def test_what_only_informs_does_not_stop_a_resume(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_what_only_informs_does_not_stop_a_resume(half: Any, digits: Dataset) -> None:
+    folder = half()
     (folder / "about.json").write_text("{")
     (folder / "result.json").write_text("{")
     with pytest.raises(ValueError, match="remove the file and resume the run"):
@@ -372,8 +375,8 @@ def test_what_only_informs_does_not_stop_a_resume(small: Any, stopped: Any, digi
     go_on(folder, digits)
 
 
-def test_options_that_were_changed_meanwhile_are_named(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_options_that_were_changed_meanwhile_are_named(half: Any, digits: Dataset) -> None:
+    folder = half()
     config = folder / "config.toml"
     before = config.read_text()
     config.write_text(before.replace("lr = 0.1", "lr = 0.05"))
@@ -383,16 +386,15 @@ def test_options_that_were_changed_meanwhile_are_named(small: Any, stopped: Any,
     go_on(folder, digits)
 
 
-def test_a_folder_with_checkpoints_but_no_config_is_refused(small: Any, stopped: Any, digits: Dataset) -> None:
-    folder, _ = stopped(small(), 5)
+def test_a_folder_with_checkpoints_but_no_config_is_refused(small: Any, half: Any, digits: Dataset) -> None:
+    folder = half()
     (folder / "config.toml").unlink()
     with pytest.raises(ValueError, match=r"of a run whose config\.toml is missing"):
         start(small(), folder, Console(file=io.StringIO()), digits)
 
 
-def test_the_network_of_a_run_can_be_used(train: Any, small: Any, digits: Dataset) -> None:
-    run = train(small())
-    model, result = load_network(run.folder)
+def test_the_network_of_a_run_can_be_used(whole: Run, digits: Dataset) -> None:
+    model, result = load_network(whole.folder)
     mean, std = (torch.tensor(result[key]).view(1, -1, 1, 1) for key in ("mean", "std"))
     x = (digits.test.images.float() / 255 - mean) / std
     right = (model(x).argmax(1) == digits.test.labels).float().mean()

@@ -14,7 +14,8 @@ from rvsm.collect import collect, read
 from rvsm.config import Config, read_config
 from rvsm.data import Dataset
 from rvsm.records import Run
-from rvsm.report import report
+from rvsm.report.configurations import configurations
+from rvsm.report.page import page
 from rvsm.timing import Curve
 from rvsm.train import StoppedError, resume, session, start
 from rvsm.train.recorder import Recorder
@@ -74,9 +75,10 @@ def test_a_run_meets_its_speed_and_shows_it(made: Path, digits: Dataset, tmp_pat
     assert run.metrics()[-1]["speedup"] == pytest.approx(result["speed"]["predicted"])
     assert run.profile() == rvsm.Profile.load(made)
     assert f"({result['speed']['predicted']:.2f} × predicted)" in session.summary(result)
-    page = report([run], out=tmp_path / "page").read_text()
-    assert "Predicted speed" in page
-    assert "as fast as the dense network in the runtime" in page
+    told = page(*configurations([run]))
+    assert "as fast as the dense network in the runtime" in told.lead
+    figures = {figure.name: figure for section in told.sections for figure in section.figures}
+    assert "Predicted speed" in figures["sparsity-and-gap"].drawings()["wide"].svg
     collect([run], tmp_path / "lines.jsonl")
     [line] = read(tmp_path / "lines.jsonl")
     assert line.outcome is not None

@@ -92,12 +92,13 @@ def _end(ranks: "Ranks", code: int, complaint: object | None) -> None:
     leave_ranks()
     if not code:
         return
-    if ranks.first and is_loss(complaint):
-        words = "\n".join([*_causes(ranks), words])
+    lost = ranks.first and is_loss(complaint)
+    causes = _causes(ranks) if lost else []
     if _speaks(ranks) and complaint is not None:
-        complain(words)
-        _tell_torchrun(words)
-    _wait_for_listeners(ranks)
+        complain("\n".join([*causes, words]))
+        _tell_torchrun("\n".join([*causes, words]))
+    gone = lost and not causes  # the lost process was killed, and does not listen
+    _wait_for_listeners(ranks, ranks.size - 1 - gone)
 
 
 def _speaks(ranks: "Ranks") -> bool:
@@ -122,11 +123,11 @@ def _by(ranks: "Ranks", rank: int, words: str) -> str:
     return f"process {rank} of {ranks.size}: {words}"
 
 
-def _wait_for_listeners(ranks: "Ranks") -> None:
-    """Let the first process stay until the others know that it has spoken; it may be the one with the messages."""
+def _wait_for_listeners(ranks: "Ranks", count: int) -> None:
+    """Let the first process stay until so many others know that it has spoken; it may be the one with the messages."""
     with suppress(RuntimeError):
         if ranks.first:
-            _reaches(ranks, "rvsm/heard", ranks.size - 1)
+            _reaches(ranks, "rvsm/heard", count)
         else:
             _store(ranks).add("rvsm/heard", 1)
 

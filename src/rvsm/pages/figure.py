@@ -1,5 +1,6 @@
 """A plot for light and dark pages, for wide and narrow screens, and for papers."""
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,7 +97,19 @@ class Figure:
 
 @contextmanager
 def _drawing() -> Iterator[None]:
-    with mpl.rc_context(parameters()), warnings.catch_warnings():
+    with mpl.rc_context(parameters()), warnings.catch_warnings(), _uncollected():
         # A browser can show letters that the fonts here lack.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
         yield
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage: all of the many objects of a picture are in use, and going through them takes long."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -193,6 +193,7 @@ def cost(extent: Extent[Convolution]) -> Cost:
             masked, 3 * machine.lanes
         )
         passing += copied * (64 + 64 * lines + each) + 8 * min(max(MASKED_AT_ONCE, each), copied * each)
+        passing += 5 << machine.lanes  # tables of all masks
         vectors = masked if o.stride[1] <= 2 else each  # a larger stride is copied one by one
         seconds += COPY * source[0] * copied * vectors
     return Cost(kept, passing, seconds)
