@@ -23,6 +23,9 @@ def load(
 ) -> Program | SequenceProgram:
     """Read a network that ``save`` has written, and compile it for this CPU.
 
+    It is compiled for single images. The first batch takes longer, because the network is compiled for batches then, or
+    call ``prepare()`` beforehand.
+
     The default for ``threads`` is ``OMP_NUM_THREADS``, or all cores that the process may use. A file that is damaged or
     not an rvsm file raises a ValueError. So does a network that would need more memory or time than ``limit`` allows;
     the default is 8 GiB, and about a minute for one operation.
@@ -31,7 +34,7 @@ def load(
     try:
         if isinstance(network, Family):
             return SequenceProgram(network, threads=threads, limit=limit).prepare()
-        return Program(network, threads=threads, limit=limit).prepare()
+        return Program(network, threads=threads, limit=limit).prepare(batches=False)
     except TooLargeError as error:
         raise TooLargeError(f"{path} is too large: {error}") from None
 

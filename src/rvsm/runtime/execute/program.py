@@ -57,7 +57,7 @@ class Program:
         self._outputs = plan.output_sizes()
         self._turned = [o.batch for o in plan.outputs] if any(o.batch for o in plan.outputs) else []
         self._lanes = machine().lanes
-        self._tail_limit = 0  # up to this many images, one by one is faster than a partly filled vector
+        self._tail_limit = 1  # up to this many images, one by one is faster than a partly filled vector
 
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Return the network's output (a tuple if it has several), as torch tensors if the inputs are.
@@ -109,9 +109,9 @@ class Program:
         """The bytes that it keeps, including those of a call; 0 before it is prepared."""
         return sum(stage.schedule.memory for stage in set(self._stages.values()))
 
-    def prepare(self) -> "Program":
-        """Compile for batches and for single images now, instead of at the first call."""
-        self._made("batch")
+    def prepare(self, *, batches: bool = True) -> "Program":
+        """Compile for single images now, and for ``batches``, instead of at the first call."""
+        self._made("batch" if batches else "single")
         return self
 
     def _compute(self, inputs: Sequence[Floats], count: int, *, alone: bool) -> list[Floats]:
@@ -119,7 +119,9 @@ class Program:
         if count == 1 and (single := self._single).is_quick():
             return single.quickly(inputs, self._outputs)
         outputs = [np.empty((count, *sizes), dtype=np.float32) for sizes in self._outputs]
-        if count:
+        if count == 1 and self._tail_limit > 0:  # batches need not be compiled
+            self._single.perform(inputs, outputs, range(1), alone=alone)
+        elif count:
             batch, single = self._batch, self._single
             tail = count % self._lanes
             if tail > self._tail_limit:
@@ -141,11 +143,13 @@ class Program:
         return self._made("single")
 
     def _made(self, name: str) -> Stage:
-        """Return a stage; the first call makes both."""
+        """Return a stage, which the first call makes; that for batches needs the other one."""
         if name not in self._stages:
             with self._lock:
-                if name not in self._stages:  # another thread may have made them meanwhile
-                    single = self._stage(images=False)
+                if "single" not in self._stages:  # another thread may have made it meanwhile
+                    self._stages["single"] = self._stage(images=False)
+                if name not in self._stages:
+                    single = self._stages["single"]
                     try:
                         batch = self._stage(images=True, taken=single.schedule.memory)
                     except TooLargeError:
@@ -153,7 +157,7 @@ class Program:
                     self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
                     if self._tail_limit >= self._lanes:  # such as tokens, which fill vectors alone
                         batch = single
-                    self._stages = {"single": single, "batch": batch}
+                    self._stages["batch"] = batch
         return self._stages[name]
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
