@@ -45,8 +45,10 @@ class Grouped:
             return sizes.to(magnitudes).reshape(()) * self.penalty.value(magnitudes)
         counts = sizes.to(magnitudes).expand_as(magnitudes)
         # Few sizes occur: the last block of a layer may be smaller, and channels may span different layers.
-        values = [size * self.penalty.value(magnitudes[counts == size]) for size in torch.unique(counts)]
-        return torch.stack(values).sum()
+        total = torch.zeros((), dtype=magnitudes.dtype, device=magnitudes.device)
+        for size in torch.unique(counts):
+            total = total + size * self.penalty.value(magnitudes[counts == size])  # not in place, for torch.vmap
+        return total
 
     def prox(self, w: Tensor, step: float, magnitudes: Tensor | None = None) -> Tensor:
         """Scale each group as its magnitude is scaled; a group of zeros stays zero.
