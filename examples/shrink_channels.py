@@ -7,7 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import rvsm
 
-EPOCHS = 8
+EPOCHS = 5
 
 
 class Residual(nn.Module):

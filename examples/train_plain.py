@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import rvsm
 
-EPOCHS = 20
+EPOCHS = 10
 
 torch.manual_seed(0)
 digits = load_digits()

@@ -5,13 +5,14 @@ import io
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache, partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 import networks
 import rvsm
@@ -67,8 +68,9 @@ def through_a_file(state: Any) -> Any:
     return torch.load(file, weights_only=True)
 
 
-def bits(model: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in model.state_dict().items()}
+def plain(state: Any) -> Any:
+    """Return a state with lists for its tensors, so that == compares every value."""
+    return tree_map(lambda value: value.tolist() if isinstance(value, Tensor) else value, state)
 
 
 def test_every_method_is_here() -> None:
@@ -77,18 +79,20 @@ def test_every_method_is_here() -> None:
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_resuming_is_bit_identical(kind: str) -> None:
+    """From each stop to the next, since what a state lacks is missing from the first step that uses it."""
     model = network()
     optimizer = optimizer_of(model)
     method = MAKERS[kind](model).attach(optimizer)
+    stops = STOPS if method.budget or kind.startswith("admm") else STOPS_WITHOUT_PHASES
     saved = {}
     for t in range(STEPS):
-        if t in (STOPS if method.budget or kind.startswith("admm") else STOPS_WITHOUT_PHASES):
+        if t in stops:
             saved[t] = through_a_file([model.state_dict(), optimizer.state_dict(), method.state_dict()])
         step(model, optimizer, t)
     method.finalize(recalibrate=torch.ones(2, 1, 6, 6))
-    end = bits(model)
-    for (stop, parts), attach_first in product(saved.items(), (True, False)):
-        weights, moments, state = deepcopy(parts)  # an optimizer keeps the tensors that it gets
+    saved[STEPS] = [model.state_dict(), optimizer.state_dict(), method.state_dict()]
+    for (stop, following), attach_first in product(pairwise(saved), (True, False)):
+        weights, moments, state = deepcopy(saved[stop])  # an optimizer keeps the tensors that it gets
         fresh = network()
         for p in fresh.parameters():
             p.data.normal_()
@@ -101,11 +105,12 @@ def test_resuming_is_bit_identical(kind: str) -> None:
         else:
             resumed.load_state_dict(state)
             resumed.attach(fresh_optimizer)
-        for t in range(stop, STEPS):
+        for t in range(stop, following):
             step(fresh, fresh_optimizer, t)
-        resumed.finalize(recalibrate=torch.ones(2, 1, 6, 6))
-        for name, value in bits(fresh).items():
-            assert torch.equal(value, end[name]), f"{name} differs after a stop at step {stop}"
+        if following == STEPS:
+            resumed.finalize(recalibrate=torch.ones(2, 1, 6, 6))
+        reached = [fresh.state_dict(), fresh_optimizer.state_dict(), resumed.state_dict()]
+        assert plain(reached) == plain(saved[following]), f"from step {stop} to {following}"
 
 
 def test_a_finalized_state_keeps_its_zeros_when_loaded() -> None:

@@ -47,7 +47,7 @@ class Grouped:
         # Few sizes occur: the last block of a layer may be smaller, and channels may span different layers.
         total = torch.zeros((), dtype=magnitudes.dtype, device=magnitudes.device)
         for size in torch.unique(counts):
-            total += size * self.penalty.value(magnitudes[counts == size])
+            total = total + size * self.penalty.value(magnitudes[counts == size])  # not in place, for torch.vmap
         return total
 
     def prox(self, w: Tensor, step: float, magnitudes: Tensor | None = None) -> Tensor:
