@@ -5,7 +5,6 @@ before the first test, so that both import everything only once, and ends with i
 """
 
 import importlib
-import logging
 import os
 import signal
 import socket
@@ -13,12 +12,12 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from multiprocessing import forkserver, get_context, resource_tracker, util
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from unittest.mock import patch
 
 _CONTEXT = get_context("forkserver")
@@ -46,7 +45,9 @@ def fork(_: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
         return pid
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as in a process that was started
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    _forget_pytest()
+    # What pytest has changed.
+    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
+    warnings.filters[:] = [each for each in warnings.filters if (each[0], each[2]) not in _OF_PYTEST]
     kept = sorted({0, 1, 2, *passed})
     for before, after in pairwise([*kept, os.sysconf("SC_OPEN_MAX")]):
         os.closerange(before + 1, after)
@@ -139,27 +140,8 @@ def _obey(
     file = os.open(printed, os.O_WRONLY)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    sys.stdout, sys.stderr = _streams()
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", buffering=1) for number in (1, 2))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     os.chdir(folder)
     sys.exit(function(*arguments))
-
-
-def _forget_pytest() -> None:
-    """Undo what pytest has changed, and what imports have taken from it: they may write into files that get closed."""
-    sys.stdout, sys.stderr = _streams()
-    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
-    warnings.filters[:] = [each for each in warnings.filters if (each[0], each[2]) not in _OF_PYTEST]
-    for logger in (logging.root, *logging.root.manager.loggerDict.values()):
-        for handler in list(getattr(logger, "handlers", ())):
-            if type(handler).__module__.startswith("_pytest."):
-                logger.removeHandler(handler)
-            elif type(handler) is logging.StreamHandler:
-                handler.setStream(sys.stderr)
-
-
-def _streams() -> Iterator[TextIO]:
-    """Yield what prints into the two standard files."""
-    for number in (1, 2):
-        yield open(number, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
