@@ -7,12 +7,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from multiprocessing import util
 from pathlib import Path
 from types import FrameType
 from typing import Any
-
-from processes import fork
 
 
 class Clock:
@@ -102,8 +101,21 @@ def compare(words: Sequence[str]) -> int:
     from rvsm.cli import main
 
     os.setsid()
-    util.spawnv_passfds = fork  # type: ignore[attr-defined]
+    util.spawnv_passfds = _fork  # type: ignore[attr-defined]
     return main(["compare", *words])
+
+
+def _fork(_: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
+    """Fork a process that runs the code after ``python -c``, instead of one that has to import torch first."""
+    if pid := os.fork():
+        return pid
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as in a process that was started
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    kept = sorted({0, 1, 2, *passed})
+    for before, after in pairwise([*kept, os.sysconf("SC_OPEN_MAX")]):
+        os.closerange(before + 1, after)
+    run_code(arguments[-1])
+    os._exit(0)
 
 
 def script(path: str, *words: str) -> None:

@@ -1,15 +1,12 @@
 import gc
 import os
 import shutil
-import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
-
-os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # as the command sets it, which is too late where torch is imported
 
 settings.register_profile("without timings", deadline=None)  # another process may need the core
 settings.load_profile("without timings")
@@ -32,15 +29,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
-    """Start the server of processes if a test needs it, while this process is as it should be copied."""
-    if "processes" in sys.modules:
-        from processes import serve
-
-        serve()
 
 
 @pytest.fixture(autouse=True)

@@ -1,62 +1,30 @@
 """Processes that start at once: forked from a server that has imported warm.py, while an import of torch takes seconds.
 
-Each process of pytest has one server, which `rvsm compare --jobs` uses too if it runs. It is forked from that process
-before the first test, so that both import everything only once, and ends with it.
+Each process of pytest has one server, which `rvsm compare --jobs` uses too if it runs. It ends with that process.
 """
 
-import importlib
 import os
 import signal
 import socket
 import sys
 import tempfile
-import threading
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from multiprocessing import forkserver, get_context, resource_tracker, util
+from multiprocessing import forkserver, get_context
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 _CONTEXT = get_context("forkserver")
-_OF_PYTEST = {("error", Warning), ("always", DeprecationWarning), ("always", PendingDeprecationWarning)}
 
 
 def serve() -> None:
     """Start the server unless it runs."""
-    import warm  # noqa: F401
-
+    _CONTEXT.set_forkserver_preload(["warm"])
+    # TORCH_CPP_LOG_LEVEL as the command sets it, which is too late where torch is imported.
     path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    with patch.dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1"), patch.object(util, "spawnv_passfds", fork):
+    with patch.dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR"):
         forkserver.ensure_running()
-
-
-def fork(_: bytes, arguments: Sequence[str], passed: Sequence[int]) -> int:
-    """Fork a process that runs the code after ``python -c``, instead of one that has to import torch first.
-
-    Args:
-        arguments: of the command line of Python.
-        passed: the files that stay open, besides the standard ones.
-
-    """
-    if pid := os.fork():
-        return pid
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as in a process that was started
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-    # What pytest has changed.
-    sys.unraisablehook, threading.excepthook = sys.__unraisablehook__, threading.__excepthook__
-    warnings.filters[:] = [each for each in warnings.filters if (each[0], each[2]) not in _OF_PYTEST]
-    kept = sorted({0, 1, 2, *passed})
-    for before, after in pairwise([*kept, os.sysconf("SC_OPEN_MAX")]):
-        os.closerange(before + 1, after)
-    for module in (resource_tracker, forkserver):
-        importlib.reload(module)  # the one whose process is being started has its lock
-    try:
-        exec(arguments[-1], {})
-    finally:  # it may end by SystemExit, which must not reach what called this function
-        os._exit(0)
 
 
 @dataclass(frozen=True)

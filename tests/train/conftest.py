@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 import commands
+import processes
 from processes import Process, run_together
 from rvsm.config import Config, read_config
 from rvsm.data import Dataset, Digits
@@ -19,6 +20,12 @@ from rvsm.train import start
 
 SMALL = ["--model.width", "4", "--training.epochs", "3", "--training.batch", "256"]
 TARGET = ["--budget.sparsity", "0.3"]  # with more zeros filters become empty, and counting them costs a second
+
+
+@pytest.fixture(autouse=True, scope="session")
+def server() -> None:
+    """Start the server before ``--jobs`` starts one that has imported less."""
+    processes.serve()
 
 
 @pytest.fixture(scope="session")
