@@ -243,11 +243,9 @@ def tried(make: Callable[[], Made]) -> dict[str, Any]:
         except ValueError:
             outside: tuple[str, ...] = getattr(program, "outside", ())
             return {**result, "saved": False, "outside": outside, "difference": compiled}
-        return {
-            **result,
-            "saved": True,
-            "difference": max(compiled, difference(model, load(file, threads=1), examples)),
-        }
+        loaded = difference(model, load(file, threads=1), examples)
+        worst = float(torch.tensor([compiled, loaded]).max())  # NaN if one is
+        return {**result, "saved": True, "difference": float(f"{worst:.2g}")}
 
 
 def difference(model: nn.Module, program: Callable[..., Any], examples: tuple[Tensor, ...]) -> float:
@@ -279,8 +277,8 @@ def table(lines: list[dict[str, Any]]) -> str:
         "# Public networks in the runtime",
         "",
         f"Written by `zoo.py`. Random weights, {100 * ZEROS:.0f} % zeros. **{len(saved)} of {len(lines)} can be saved"
-        " and run without PyTorch.** The difference is the largest one from PyTorch, relative to that of the outputs for"
-        " two inputs.",
+        " and run without PyTorch.** The difference is the largest one from PyTorch, relative to that of the outputs"
+        " for two inputs.",
         "",
         pipe_table(HEAD, rows, texts=("from", "in the way")),
     ])  # fmt: skip
