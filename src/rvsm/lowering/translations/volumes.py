@@ -17,7 +17,7 @@ from rvsm.lowering.place import Place
 from rvsm.lowering.translations import layers
 from rvsm.lowering.translations.entries import pad
 from rvsm.lowering.values import Value, is_value, reshaped, settled
-from rvsm.lowering.views import BATCH, Axis, Size, View
+from rvsm.lowering.views import BATCH, Axis, View
 
 
 def _is_volume(x: Any) -> bool:
@@ -33,16 +33,6 @@ def _axis(size: int, stride: int) -> tuple[Axis, ...]:
     return (Axis(size, stride),) if size > 1 else ()
 
 
-def _flat(x: Value, *groups: int) -> Value | None:
-    """Return a value with neighbouring dimensions joined; the groups are the numbers of dimensions."""
-    sizes: list[Size] = []
-    start = 1
-    for count in groups:
-        sizes.append((False, prod(size for _, size in x.sizes[start : start + count])))
-        start += count
-    return reshaped(x, [x.sizes[0], *sizes])
-
-
 def conv(  # noqa: PLR0917 - aten's own order
     at: Place, x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1,
@@ -52,42 +42,38 @@ def conv(  # noqa: PLR0917 - aten's own order
         return None
     kernel, steps, gaps = tuple(weight.shape[2:]), _triple(stride), _triple(dilation)
     ends = _ends(padding, kernel, gaps)
-    if kernel[1:] == steps[1:] == (1, 1) and ends[1:] == [(0, 0), (0, 0)] and ends[0][0] == ends[0][1]:
-        rows = _flat(x, 1, 1, 2)  # windows along the depth alone need no copies
-        taps = weight.reshape(*weight.shape[:3], 1)
-        made = layers.conv(at, rows, taps, bias, (steps[0], 1), (ends[0][0], 0), (gaps[0], 1), groups)
-        return None if made is None else reshaped(made, at.sizes)
     (_, channels), (_, depth), (_, height), (_, width) = x.sizes[1:]
-    rows_of_plane = -(-(height + sum(ends[1])) // steps[1]) * steps[1]  # so that each plane has as many outputs
-    below = rows_of_plane - height - ends[1][0]
-    beside = ends[2] if ends[2][0] != ends[2][1] else (0, 0)
-    padded = pad(at, x, [*beside, ends[1][0], below, *ends[0]])
+    if kernel[1:] == steps[1:] == (1, 1) and ends[1:] == [(0, 0), (0, 0)] and ends[0][0] == ends[0][1]:
+        flat = reshaped(x, [*x.sizes[:3], (False, height * width)])  # windows along the depth alone need no copies
+        taps = weight.reshape(*weight.shape[:3], 1)
+        made = layers.conv(at, flat, taps, bias, (steps[0], 1), (ends[0][0], 0), (gaps[0], 1), groups)
+        return None if made is None else reshaped(made, at.sizes)
+    high = -(-(height + sum(ends[1])) // steps[1]) * steps[1]  # rows of a plane, so that all have as many outputs
+    sides, inside = ((0, 0), ends[2][0]) if ends[2][0] == ends[2][1] else (ends[2], 0)  # a map pads both sides alike
+    padded = pad(at, x, [*sides, ends[1][0], high - height - ends[1][0], *ends[0]])
     if padded is None:
         return None
-    depth, width = depth + sum(ends[0]), width + sum(beside)
-    plane = rows_of_plane * width
+    deep, wide = depth + sum(ends[0]), width + sum(sides)
     (_, planes), (_, rows), (_, columns) = at.sizes[2:]
     overlapping = View((
         (BATCH,),
-        _axis(channels, depth * plane) + _axis(kernel[0], gaps[0] * plane),
-        _axis(planes, steps[0] * plane) + _axis(rows_of_plane, width),
-        _axis(width, 1),
+        _axis(channels, deep * high * wide) + _axis(kernel[0], gaps[0] * high * wide),
+        _axis(planes, steps[0] * high * wide) + _axis(high, wide),
+        _axis(wide, 1),
     ))  # fmt: skip
-    taps = weight.reshape(weight.shape[0], -1, *kernel[1:])
-    inside = (0, ends[2][0] if beside == (0, 0) else 0)
-    made = layers.conv(
-        at, Value(settled(padded).node, overlapping), taps, bias, steps[1:], inside, gaps[1:], groups
-    )  # fmt: skip
+    taps = weight.reshape(len(weight), -1, *kernel[1:])
+    given = Value(settled(padded).node, overlapping)
+    made = layers.conv(at, given, taps, bias, steps[1:], (0, inside), gaps[1:], groups)
     if made is None:
         return None
-    _, *shape = made.node.shape
-    dims = [
-        _axis(int(weight.shape[0]), prod(shape)),
-        _axis(planes, rows_of_plane // steps[1] * columns),
+    outputs, *positions = made.node.shape
+    return Value(made.node, View((
+        (BATCH,),
+        _axis(outputs, prod(positions)),
+        _axis(planes, high // steps[1] * columns),
         _axis(rows, columns),
         _axis(columns, 1),
-    ]
-    return Value(made.node, View(((BATCH,), *dims)))
+    )))  # fmt: skip
 
 
 def _ends(padding: Any, kernel: Sequence[int], gaps: Sequence[int]) -> list[tuple[int, int]]:
@@ -110,18 +96,16 @@ def transposed_conv(  # noqa: PLR0917 - aten's own order
         return None
     if any(size > 1 and gap > 1 for size, gap in zip(kernel, _triple(dilation), strict=True)):
         return None
-    channels, depth, height, width = (int(weight.shape[1]), *(size for _, size in x.sizes[2:]))
-    matrix = weight.flatten(1).T  # channels, then places of the block
+    channels = int(weight.shape[1])
     shift = None if bias is None else bias.repeat_interleave(prod(kernel))
     last = Value(x.node, x.view.permuted([0, 2, 3, 4, 1]))
-    made = layers.linear(at, last, matrix, shift)
+    made = layers.linear(at, last, weight.flatten(1).T, shift)
     if made is None:
         return None
-    sizes = [(False, size) for size in (depth, height, width, channels, *kernel)]
-    blocks = reshaped(made, [x.sizes[0], *sizes])
-    return None if blocks is None else reshaped(
-        Value(blocks.node, blocks.view.permuted([0, 4, 1, 5, 2, 6, 3, 7])), at.sizes
-    )  # fmt: skip
+    blocks = reshaped(made, [*made.sizes[:4], *((False, size) for size in (channels, *kernel))])
+    if blocks is None:
+        return None
+    return reshaped(Value(blocks.node, blocks.view.permuted([0, 4, 1, 5, 2, 6, 3, 7])), at.sizes)
 
 
 def _pooled(at: Place, x: Any, planes: Sequence[Any], along: Sequence[Any], pool: Callable[..., Any]) -> Value | None:
