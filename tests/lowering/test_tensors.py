@@ -72,6 +72,12 @@ def rotary(m: Any, x: Tensor) -> Tensor:
     return joined(turned.flatten(-2) + halves)
 
 
+def in_windows(m: Any, x: Tensor) -> Tensor:
+    windows = x.view(-1, 4, 3, 2, 5, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 4)
+    q, k, v = m.project(windows).view(-1, 4, 3, 2, 2).permute(2, 0, 3, 1, 4).unbind(0)
+    return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).reshape(x.shape[0], 15, 4, 4)
+
+
 TOKENS = Results(
     {
         "einsum": by_letters,
@@ -98,6 +104,7 @@ TOKENS = Results(
         "chosen": lambda m, x: torch.where(x > 0.5, m.q(x), x).masked_fill(x < -1, 3.0),
         "all": lambda m, x: m.q(x).sum((1, 2)),
         "running": lambda m, x: torch.cumsum(m.q(x), 1),
+        "of length one": lambda m, x: functional.normalize(m.q(x), dim=1) + m.q(x).norm(1, 2, keepdim=True),
         "rolled": lambda m, x: torch.roll(m.q(x), (2, -3), (1, 2)),
         "tiled": lambda m, x: m.q(x).repeat(1, 2, 3),
     },
@@ -147,11 +154,12 @@ MAPS = Results(
         "windows": lambda m, x: m.squeeze(
             x.view(-1, 4, 3, 2, 5, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 4)
         ).view(x.shape[0], 3, 5, 2, 2, 4),
+        "attention in windows": in_windows,
     },
     layer=nn.Conv2d(4, 6, 3), after=nn.Conv2d(6, 2, 3, padding=1), groups=nn.GroupNorm(2, 6), two=nn.Conv2d(2, 3, 1),
     instances=nn.InstanceNorm2d(6, affine=True), pixels=nn.Conv2d(4, 12, 3), many=nn.Conv2d(24, 2, 1),
     wide=nn.Conv2d(4, 4, 1), squeeze=nn.Linear(4, 4), up=nn.ConvTranspose2d(6, 3, 2, 2), slopes=nn.PReLU(6),
-    up_groups=nn.ConvTranspose2d(6, 4, 3, 2, padding=1, output_padding=1, groups=2),
+    project=nn.Linear(4, 12), up_groups=nn.ConvTranspose2d(6, 4, 3, 2, padding=1, output_padding=1, groups=2),
     up_gaps=nn.ConvTranspose2d(6, 3, (3, 4), (2, 3), dilation=2), stride=nn.Conv2d(6, 2, 3, stride=2),
 )  # fmt: skip
 

@@ -89,9 +89,9 @@ def translate(node: fx.Node, arguments: Sequence[Any], options: dict[str, Any], 
         return None
     if isinstance(made, list):
         expected = [sizes_of(each, symbols) for each in meta] if isinstance(meta, tuple | list) else []
-        right = [v.sizes for v in made] == expected and all(v.movable for v in made)
+        right = [v.sizes for v in made] == expected
         return [replace(value, dtype=first.dtype) for value in made] if right else None
-    if not isinstance(made, Value) or made.sizes != sizes or not made.movable:
+    if not isinstance(made, Value) or made.sizes != sizes:
         return None
     return replace(made, dtype=first.dtype)
 
@@ -191,6 +191,7 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(norms.reduced, mode="mean"), [aten.mean.dim]),
     (partial(norms.reduced, mode="sum"), [aten.sum.dim_IntList]),
     (partial(norms.reduced, mode="max"), [aten.amax.default]),
+    (norms.vector_norm, [aten.linalg_vector_norm.default]),
     (norms.running, [aten.cumsum.default]),
     (norms.gathered, [aten.gather.default]),
     (attention.einsum, [aten.einsum.default]),
