@@ -78,6 +78,12 @@ def in_windows(m: Any, x: Tensor) -> Tensor:
     return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).reshape(x.shape[0], 15, 4, 4)
 
 
+def in_patches(m: Any, x: Tensor) -> Tensor:
+    patches = m.wide(x).view(-1, 4, 3, 2, 5, 2).permute(0, 3, 5, 2, 4, 1).reshape(-1, 15, 4)
+    found = functional.scaled_dot_product_attention(patches, patches, patches)
+    return (patches + found).view(x.shape[0], 4, 15, 4)
+
+
 TOKENS = Results(
     {
         "einsum": by_letters,
@@ -155,6 +161,7 @@ MAPS = Results(
             x.view(-1, 4, 3, 2, 5, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 4)
         ).view(x.shape[0], 3, 5, 2, 2, 4),
         "attention in windows": in_windows,
+        "attention in patches": in_patches,
     },
     layer=nn.Conv2d(4, 6, 3), after=nn.Conv2d(6, 2, 3, padding=1), groups=nn.GroupNorm(2, 6), two=nn.Conv2d(2, 3, 1),
     instances=nn.InstanceNorm2d(6, affine=True), pixels=nn.Conv2d(4, 12, 3), many=nn.Conv2d(24, 2, 1),
