@@ -84,6 +84,16 @@ def in_patches(m: Any, x: Tensor) -> Tensor:
     return (patches + found).view(x.shape[0], 4, 15, 4)
 
 
+def in_grids(m: Any, x: Tensor) -> Tensor:
+    """Windows of 2 × 5 and, in the opposite order, of 3 × 2 positions."""
+    y = m.wide(x).permute(0, 2, 3, 1)
+    grid = m.squeeze(y.reshape(-1, 2, 3, 5, 2, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, 10, 4))
+    other = m.squeeze(y.reshape(-1, 3, 2, 2, 5, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, 6, 4))
+    grid = grid.view(-1, 3, 2, 2, 5, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 6, 10, 4)
+    other = other.view(-1, 2, 5, 3, 2, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 6, 10, 4)
+    return grid + other + y
+
+
 TOKENS = Results(
     {
         "einsum": by_letters,
@@ -162,6 +172,7 @@ MAPS = Results(
         ).view(x.shape[0], 3, 5, 2, 2, 4),
         "attention in windows": in_windows,
         "attention in patches": in_patches,
+        "layers in grids": in_grids,
     },
     layer=nn.Conv2d(4, 6, 3), after=nn.Conv2d(6, 2, 3, padding=1), groups=nn.GroupNorm(2, 6), two=nn.Conv2d(2, 3, 1),
     instances=nn.InstanceNorm2d(6, affine=True), pixels=nn.Conv2d(4, 12, 3), many=nn.Conv2d(24, 2, 1),

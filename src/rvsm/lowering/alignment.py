@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from math import prod
 
 from rvsm.lowering.draft import Node
-from rvsm.lowering.values import Value, rearranged
-from rvsm.lowering.views import BATCH, Axis, View, strides_of
+from rvsm.lowering.values import Value, rearranged, settled
+from rvsm.lowering.views import BATCH, Axis, View, merged, strides_of
 from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.plan.tensors import Constant
 
@@ -32,7 +32,8 @@ def common_slots(dims: Sequence[Sequence[tuple[Axis, ...]]]) -> tuple[list[Slot]
     """
     slots: list[Slot] = []
     structure: list[list[int | None]] = []
-    for d, given in enumerate(zip(*dims, strict=True)):
+    for d, parts in enumerate(zip(*dims, strict=True)):
+        given = [merged(axes) for axes in parts]
         waiting = [list(reversed(axes)) for axes in given]
         members: list[int | None] = []
         while any(waiting):
@@ -105,8 +106,11 @@ def aligned(values: Sequence[Value]) -> Aligned:
     if first.most and all((v.view, v.node.shape) == (first.view, first.node.shape) for v in values):
         return Aligned([value.node for value in values], first.view)
     rank = max(value.rank for value in values)
-    dims = [((),) * (rank - value.rank) + value.view.dims for value in values]
-    slots, structure = common_slots(dims)
+    try:
+        slots, structure = common_slots([((),) * (rank - value.rank) + value.view.dims for value in values])
+    except ValueError:  # axes that do not divide each other: with the numbers in order, each dimension is one axis
+        values = [settled(value) for value in values]
+        slots, structure = common_slots([((),) * (rank - value.rank) + value.view.dims for value in values])
     moving = [k for k, slot in enumerate(slots) if any(slot.strides)]  # what all repeat, the result repeats
     leader = _leader(values, [slots[k] for k in moving])
     order = sorted(moving, key=lambda k: (-slots[k].strides[leader], k))
