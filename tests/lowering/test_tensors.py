@@ -151,6 +151,7 @@ MAPS = Results(
         "bilinear to the corners": lambda m, x: functional.interpolate(
             m.layer(x), size=(9, 13), mode="bilinear", align_corners=True
         ),
+        "bicubic": lambda m, x: functional.interpolate(m.layer(x), size=(3, 13), mode="bicubic"),
         "transposed": lambda m, x: m.up(m.layer(x)),
         "transposed in groups": lambda m, x: m.up_groups(m.layer(x)),
         "transposed with gaps": lambda m, x: m.up_gaps(m.layer(x)),

@@ -239,6 +239,7 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest3d.default, aten.upsample_nearest3d.vec]),
     (partial(resampling.upsample, mode="linear"), [aten.upsample_linear1d.default, aten.upsample_linear1d.vec]),
     (partial(resampling.upsample, mode="linear"), [aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec]),
+    (partial(resampling.upsample, mode="cubic"), [aten.upsample_bicubic2d.default, aten.upsample_bicubic2d.vec]),
     (partial(resampling.upsample, mode="linear"), [aten.upsample_trilinear3d.default, aten.upsample_trilinear3d.vec]),
 )
 TRANSLATIONS: dict[Any, Translation] = {target: function for function, targets in _TABLE for target in targets}

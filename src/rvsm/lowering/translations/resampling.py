@@ -20,7 +20,7 @@ def upsample(at: Place, x: Any, *others: Any, mode: str, align: bool | None = No
     if not is_value(x) or x.rank not in (3, 4, 5):
         return None
     _, *scales = others  # the sizes are those of the result
-    if mode == "linear":
+    if mode != "nearest":
         align, *scales = scales
     factors = _factors(scales, x.rank - 2)
     result: Value | None = x
@@ -58,9 +58,12 @@ def _repeated(x: Value, dim: int, times: int) -> Value:
 
 def _weights(inputs: int, outputs: int, factor: float | None, mode: str, align: bool | None) -> torch.Tensor | None:
     """Return the matrix of an upsampling of one dimension."""
-    unit = torch.eye(inputs)[None]  # one channel for each input
-    target = None if factor is not None else outputs
+    unit = torch.eye(inputs)[None, :, :, None]  # one channel for each input
     made = functional.interpolate(
-        unit, size=target, scale_factor=factor, mode=mode, align_corners=align if mode == "linear" else None
+        unit,
+        size=(outputs, 1) if factor is None else None,
+        scale_factor=None if factor is None else (factor, 1.0),
+        mode={"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode),
+        align_corners=align,
     )
-    return made[0].T.contiguous() if made.shape[-1] == outputs else None
+    return made[0, :, :, 0].T.contiguous() if made.shape[2] == outputs else None
