@@ -218,7 +218,7 @@ def test_size_and_speeds_are_kept_in_the_runs_folder(
 
 
 def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the shape of an image is needed"):
+    with pytest.raises(ValueError, match="the shape of an example is needed"):
         model_of(SOURCE)
     with pytest.raises(ValueError, match="neither the folder of a run nor module:callable"):
         model_of("nothing")

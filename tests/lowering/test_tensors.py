@@ -72,6 +72,28 @@ def rotary(m: Any, x: Tensor) -> Tensor:
     return joined(turned.flatten(-2) + halves)
 
 
+def in_windows(m: Any, x: Tensor) -> Tensor:
+    windows = x.view(-1, 4, 3, 2, 5, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 4)
+    q, k, v = m.project(windows).view(-1, 4, 3, 2, 2).permute(2, 0, 3, 1, 4).unbind(0)
+    return ((q @ k.transpose(-1, -2)).softmax(-1) @ v).transpose(1, 2).reshape(x.shape[0], 15, 4, 4)
+
+
+def in_patches(m: Any, x: Tensor) -> Tensor:
+    patches = m.wide(x).view(-1, 4, 3, 2, 5, 2).permute(0, 3, 5, 2, 4, 1).reshape(-1, 15, 4)
+    found = functional.scaled_dot_product_attention(patches, patches, patches)
+    return (patches + found).view(x.shape[0], 4, 15, 4)
+
+
+def in_grids(m: Any, x: Tensor) -> Tensor:
+    """Windows of 2 × 5 and, in the opposite order, of 3 × 2 positions."""
+    y = m.wide(x).permute(0, 2, 3, 1)
+    grid = m.squeeze(y.reshape(-1, 2, 3, 5, 2, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, 10, 4))
+    other = m.squeeze(y.reshape(-1, 3, 2, 2, 5, 4).permute(0, 2, 4, 1, 3, 5).reshape(-1, 6, 4))
+    grid = grid.view(-1, 3, 2, 2, 5, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 6, 10, 4)
+    other = other.view(-1, 2, 5, 3, 2, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 6, 10, 4)
+    return grid + other + y
+
+
 TOKENS = Results(
     {
         "einsum": by_letters,
@@ -98,6 +120,7 @@ TOKENS = Results(
         "chosen": lambda m, x: torch.where(x > 0.5, m.q(x), x).masked_fill(x < -1, 3.0),
         "all": lambda m, x: m.q(x).sum((1, 2)),
         "running": lambda m, x: torch.cumsum(m.q(x), 1),
+        "of length one": lambda m, x: functional.normalize(m.q(x), dim=1) + m.q(x).norm(1, 2, keepdim=True),
         "rolled": lambda m, x: torch.roll(m.q(x), (2, -3), (1, 2)),
         "tiled": lambda m, x: m.q(x).repeat(1, 2, 3),
     },
@@ -128,10 +151,16 @@ MAPS = Results(
         "bilinear to the corners": lambda m, x: functional.interpolate(
             m.layer(x), size=(9, 13), mode="bilinear", align_corners=True
         ),
+        "bicubic": lambda m, x: functional.interpolate(m.layer(x), size=(3, 13), mode="bicubic"),
         "transposed": lambda m, x: m.up(m.layer(x)),
         "transposed in groups": lambda m, x: m.up_groups(m.layer(x)),
         "transposed with gaps": lambda m, x: m.up_gaps(m.layer(x)),
         "padded": lambda m, x: m.stride(functional.pad(m.layer(x), (0, 1, 2, -1), value=0.5)),
+        "reflected": lambda m, x: m.after(functional.pad(m.layer(x), (2, 1, 1, 3), "reflect")),
+        "replicated": lambda m, x: m.after(functional.pad(m.layer(x), (3, 0, 1, 2), "replicate")),
+        "circular": lambda m, x: functional.pad(m.layer(x), (2, 8, 1, 3), "circular"),
+        "a row replicated": lambda m, x: functional.pad(m.layer(x)[:, :, 1:2], (0, 0, 2, 1), "replicate"),
+        "mirrored": lambda m, x: m.after(m.layer(x).flip(1, 3)) + m.after(m.layer(x)[:, [5, 0, 0, 2, 4, -2]]),
         "constants": lambda m, x: 1 - m.layer(x) + 2 / (1 + m.layer(x).exp()) - m.layer(x).log_softmax(2),
         "elu": lambda m, x: functional.selu(functional.elu(m.layer(x))),
         "mish": lambda m, x: functional.softplus(functional.mish(m.layer(x))),
@@ -142,11 +171,14 @@ MAPS = Results(
         "windows": lambda m, x: m.squeeze(
             x.view(-1, 4, 3, 2, 5, 2).permute(0, 2, 4, 3, 5, 1).reshape(-1, 4, 4)
         ).view(x.shape[0], 3, 5, 2, 2, 4),
+        "attention in windows": in_windows,
+        "attention in patches": in_patches,
+        "layers in grids": in_grids,
     },
     layer=nn.Conv2d(4, 6, 3), after=nn.Conv2d(6, 2, 3, padding=1), groups=nn.GroupNorm(2, 6), two=nn.Conv2d(2, 3, 1),
     instances=nn.InstanceNorm2d(6, affine=True), pixels=nn.Conv2d(4, 12, 3), many=nn.Conv2d(24, 2, 1),
     wide=nn.Conv2d(4, 4, 1), squeeze=nn.Linear(4, 4), up=nn.ConvTranspose2d(6, 3, 2, 2), slopes=nn.PReLU(6),
-    up_groups=nn.ConvTranspose2d(6, 4, 3, 2, padding=1, output_padding=1, groups=2),
+    project=nn.Linear(4, 12), up_groups=nn.ConvTranspose2d(6, 4, 3, 2, padding=1, output_padding=1, groups=2),
     up_gaps=nn.ConvTranspose2d(6, 3, (3, 4), (2, 3), dilation=2), stride=nn.Conv2d(6, 2, 3, stride=2),
 )  # fmt: skip
 
@@ -155,9 +187,35 @@ LINES = Results(
         "tokens": lambda m, x: m.head(m.last(m.norm(m.first(x))).transpose(1, 2)),
         "longer": lambda m, x: m.up(x),
         "linear": lambda m, x: functional.interpolate(m.first(x), 50, mode="linear"),
+        "reflected": lambda m, x: functional.pad(m.first(x), (20, 3), "reflect"),
+        "mirrored": lambda m, x: m.last(m.first(x).flip(-1)),
     },
     first=nn.Conv1d(4, 8, 3), norm=nn.GroupNorm(2, 8), last=nn.Conv1d(8, 8, 3, padding=1), head=nn.Linear(8, 5),
     up=nn.ConvTranspose1d(4, 3, 4, 2, 1),
+)  # fmt: skip
+
+VOLUMES = Results(
+    {
+        "even": lambda m, x: m.after(m.norm(m.even(x)).relu() + x),
+        "strides": lambda m, x: m.strides(x).sigmoid(),
+        "uneven": lambda m, x: m.uneven(x).mean((2, 3, 4)),
+        "same": lambda m, x: m.same(x),
+        "circular": lambda m, x: m.circular(x),
+        "apart": lambda m, x: m.along(m.planes(x)).relu(),
+        "up": lambda m, x: m.up(m.strides(x)),
+        "maxima": lambda m, x: m.after(functional.max_pool3d(x, 3, 2, 1, ceil_mode=True)),
+        "means": lambda m, x: functional.avg_pool3d(x, (2, 3, 3), (1, 2, 2), (1, 0, 1), count_include_pad=False),
+        "one": lambda m, x: functional.adaptive_avg_pool3d(m.even(x), 1).flatten(1),
+        "parts": lambda m, x: functional.adaptive_max_pool3d(m.even(x), (2, 3, 2)),
+        "larger": lambda m, x: functional.interpolate(m.even(x), scale_factor=2, mode="trilinear"),
+        "nearest": lambda m, x: functional.interpolate(m.even(x), scale_factor=2),
+    },
+    even=nn.Conv3d(4, 4, 3, padding=1), norm=nn.BatchNorm3d(4), after=nn.Conv3d(4, 2, 1),
+    strides=nn.Conv3d(4, 6, (3, 4, 2), (2, 3, 1), (1, 2, 0), groups=2, bias=False),
+    uneven=nn.Conv3d(4, 3, (2, 3, 1), dilation=(2, 1, 1)), same=nn.Conv3d(4, 3, (2, 4, 4), padding="same"),
+    circular=nn.Conv3d(4, 2, 3, padding=1, padding_mode="circular"),
+    planes=nn.Conv3d(4, 5, (1, 3, 3), padding=(0, 1, 1)), along=nn.Conv3d(5, 3, (3, 1, 1), (2, 1, 1), (1, 0, 0)),
+    up=nn.ConvTranspose3d(6, 3, (1, 2, 3), (1, 2, 3)),
 )  # fmt: skip
 
 
@@ -193,6 +251,7 @@ NETWORKS: dict[str, tuple[nn.Module, Callable[[int], tuple[Tensor, ...]]]] = {
     "tokens": (TOKENS, lambda n: (torch.randn(n, 7, 16),)),
     "maps": (MAPS, lambda n: (torch.randn(n, 4, 6, 10),)),
     "lines": (LINES, lambda n: (torch.randn(n, 4, 37),)),
+    "volumes": (VOLUMES, lambda n: (torch.randn(n, 4, 5, 7, 6),)),
     "words": (Words(), numbers),
 }
 

@@ -230,7 +230,7 @@ class Unbatched(nn.Module):
 
 
 NOT_NATIVE = {
-    "volumes": (nn.Conv3d(1, 3, 3), (1, 6, 6, 6)),
+    "overlapping windows of volumes": (nn.ConvTranspose3d(1, 3, 3), (1, 4, 4, 4)),
     "a convolution without a batch": (Unbatched(), (4, 6, 7)),
 }
 

@@ -135,7 +135,7 @@ def test_the_command_refuses_what_it_cannot_measure(capsys: pytest.CaptureFixtur
         (["rvsm.models:convnet", "--input", "1,8,8", "--size", "4"], "--size is the size of a block"),
         (["rvsm.models:convnet", "--input", "1,8,8", "--groups", "blocks"], "unknown groups 'blocks'"),
         (["rvsm.models:convnet", "--input", "1,8,8", "--batch", "0"], "batch must be at least 1"),
-        (["rvsm.models:convnet"], "the shape of an image is needed"),
+        (["rvsm.models:convnet"], "the shape of an example is needed"),
     ):
         assert main(["profile", *words]) == 1
         assert sentence in capsys.readouterr().err

@@ -14,21 +14,28 @@ from rvsm.bench.comparison import Comparison, compare
 from rvsm.files import replacing
 from rvsm.groups import Block
 from rvsm.models import fill
-from rvsm.runtime import describe, load
+from rvsm.runtime import Program, SequenceProgram, describe, load
 from rvsm.runtime.description import Description
+from rvsm.runtime.plan.tensors import Embedding
 from rvsm.runtime.values import Values
 from rvsm.timing import Profile
 
 
 def model_of(
-    source: str, *, weights: Path | None = None, shape: Sequence[int] | None = None, allow_import: Collection[str] = ()
+    source: str,
+    *,
+    weights: Path | None = None,
+    shape: Sequence[int] | None = None,
+    integers: bool = False,
+    allow_import: Collection[str] = (),
 ) -> tuple[nn.Module, Tensor]:
     """Return a network in eval mode and an example of its input.
 
     Args:
         source: the folder of a finished run, or ``module:callable``, which makes the network.
         weights: its weights, as a safetensors file or a ``.pt`` file of tensors.
-        shape: the shape of one image, for example 3, 32, 32; not needed for a run.
+        shape: the shape of one example, for example 3, 32, 32 for an image; not needed for a run.
+        integers: whether the input has integers, such as the numbers of words.
         allow_import: the models, as module:callable, that a run may import.
 
     """
@@ -42,14 +49,25 @@ def model_of(
 
         model = load_model(source)
         if shape is None:
-            raise ValueError(f"the shape of an image is needed for {source}: give, for example, --input 3,32,32")
+            raise ValueError(f"the shape of an example is needed for {source}: give, for example, --input 3,32,32")
     else:
         raise ValueError(f"{source!r} is neither the folder of a run nor module:callable; give one of them")
     if weights is not None:
         _load_weights(model, weights)
     if not shape or min(shape) < 1:
-        raise ValueError(f"the shape of an image must be integers ≥ 1 but is {shape}")
-    return model.eval(), torch.zeros(1, *shape)
+        raise ValueError(f"the shape of an example must be integers ≥ 1 but is {shape}")
+    example = torch.zeros(1, *shape, dtype=torch.int64 if integers else torch.float32)
+    try:
+        with torch.inference_mode():
+            model.eval()(example)
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        kind = "integers" if integers else "floats"
+        raise ValueError(
+            f"{source} cannot take {kind} of shape {tuple(example.shape)}: {reason}; give the shape of one example with"
+            " --input, and --integers if it has integers, such as the numbers of words"
+        ) from error
+    return model, example
 
 
 def pack(
@@ -58,11 +76,16 @@ def pack(
     *,
     weights: Path | None = None,
     shape: Sequence[int] | None = None,
+    integers: bool = False,
     allow_import: Collection[str] = (),
+    lengths: int | None = None,
     values: Values = "float32",
     limit: float | None = None,
 ) -> Description:
     """Compile a network, write it to a file for the runtime, and return a description of the file.
+
+    With ``lengths``, the file is for sequences of any length up to this one. The first size of ``shape`` is the length
+    of an example then, which should occur nowhere else in the network.
 
     Values stored as bfloat16 or int8 change the outputs. If the change is more than ``limit``, a fraction of what the
     outputs of random inputs differ by, nothing is written and a ValueError says so.
@@ -71,8 +94,8 @@ def pack(
 
     if limit is not None and not limit >= 0:
         raise ValueError(f"the limit must be a fraction ≥ 0 but is {limit}")
-    model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
-    program, change = compile(model, example), None
+    model, example = model_of(source, weights=weights, shape=shape, integers=integers, allow_import=allow_import)
+    program, change = compile(model, example, lengths=lengths), None
     with replacing(out) as temporary:
         program.save(temporary, values=values)
         if values != "float32":
@@ -87,12 +110,18 @@ def pack(
     return replace(describe(out), original=original, change=change)
 
 
-def _change(exact: Callable[[Tensor], Any], rounded: Callable[[Tensor], Any], example: Tensor) -> float:
+def _change(exact: Callable[[Tensor], Any], rounded: Program | SequenceProgram, example: Tensor) -> float:
     """Return the change of the outputs as a fraction of what they differ by from input to input, on random inputs.
 
     Both are root mean squares. Outputs that are the same for all inputs would hide a change of all that matters.
+    Random integers are those that all tables of the network have.
     """
-    inputs = torch.randn(32, *example.shape[1:], generator=torch.Generator().manual_seed(0))
+    generator, shape = torch.Generator().manual_seed(0), (32, *example.shape[1:])
+    if example.is_floating_point():
+        inputs = torch.randn(shape, generator=generator)
+    else:
+        tables = [operation.rows for operation in rounded.plan.operations if isinstance(operation, Embedding)]
+        inputs = torch.randint(min(tables, default=2), shape, generator=generator)
     one, other = (_rows(program(inputs)) for program in (exact, rounded))
     spread = (one - one.mean(0)).norm().clamp_min(torch.finfo(one.dtype).tiny)
     return float((other - one).norm() / spread)
@@ -159,6 +188,7 @@ def bench(
     weights: Path | None = None,
     against: str | None = None,
     shape: Sequence[int] | None = None,
+    integers: bool = False,
     batches: Sequence[int] = (1, 16, 64),
     engines: Sequence[str] | None = None,
     threads: int | None = None,
@@ -177,11 +207,12 @@ def bench(
             )
         program = load(source, threads=threads or torch.get_num_threads())
         known = program.plan.input_sizes()[0]
-        model, example = model_of(against, weights=weights, shape=shape or known, allow_import=allow_import)
+        network, shape = against, shape or known
     else:
         if against is not None:
             raise ValueError(f"--against needs a packed file, but {source} is not a file")
-        model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
+        network = source
+    model, example = model_of(network, weights=weights, shape=shape, integers=integers, allow_import=allow_import)
     return compare(
         model, example, title=source, program=program, batches=batches, engines=engines, threads=threads, rounds=rounds
     )
@@ -198,6 +229,7 @@ def profile(
     threads: int | None = None,
     weights: Path | None = None,
     shape: Sequence[int] | None = None,
+    integers: bool = False,
     allow_import: Collection[str] = (),
 ) -> Profile:
     """Measure the times of a network's layers, write them to a file, and return them."""
@@ -205,7 +237,7 @@ def profile(
 
     if size is not None and groups != "block":
         raise ValueError(f"--size is the size of a block; give it with --groups block, not {groups}")
-    model, example = model_of(source, weights=weights, shape=shape, allow_import=allow_import)
+    model, example = model_of(source, weights=weights, shape=shape, integers=integers, allow_import=allow_import)
     grouping = groups if size is None else Block(size=size)
     found = profile(model, example, groups=grouping, exclude=exclude, batch=batch, threads=threads)
     found.save(out)

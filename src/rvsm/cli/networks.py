@@ -3,6 +3,7 @@
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from rvsm.cli.terminal import add_allow_import, parser_of, path, show
 
@@ -15,6 +16,13 @@ def pack(words: list[str]) -> None:
     )
     _add_network(parser)
     parser.add_argument("--out", type=path, help="the file to write (default: model.rvsm in the run's folder, or here)")
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        metavar="N",
+        help="make a file for sequences of any length up to N; the first size of --input is the length of an example,"
+        " which should be no other size of the network",
+    )
     parser.add_argument(
         "--values",
         choices=("float32", "bfloat16", "int8"),
@@ -30,8 +38,8 @@ def pack(words: list[str]) -> None:
 
     run = Path(options.source)
     out = options.out or (run / "model.rvsm" if run.is_dir() else Path("model.rvsm"))
-    more = {"weights": options.weights, "shape": options.input, "allow_import": options.allow_import}
-    show(pack(options.source, out, **more, values=options.values, limit=options.limit))
+    how = {"lengths": options.lengths, "values": options.values, "limit": options.limit}
+    show(pack(options.source, out, **_network(options), **how))
     show(out)
 
 
@@ -53,17 +61,16 @@ def bench(words: list[str]) -> None:
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
 
-    how = {"batches": options.batches, "threads": options.threads, "allow_import": options.allow_import}
+    how = {"batches": options.batches, "threads": options.threads}
     if not options.keep:
-        network = {"weights": options.weights, "against": options.against, "shape": options.input}
-        show(bench(options.source, **network, **how))
-    elif options.weights or options.against or options.input:
+        show(bench(options.source, against=options.against, **_network(options), **how))
+    elif options.weights or options.against or options.input or options.integers:
         raise ValueError(
             "--keep needs the folder of a run, which has its own weights and image shape; leave out --weights,"
-            " --against and --input"
+            " --against, --input and --integers"
         )
     else:
-        show(measure(Path(options.source), **how))
+        show(measure(Path(options.source), **how, allow_import=options.allow_import))
 
 
 def profile(words: list[str]) -> None:
@@ -89,9 +96,9 @@ def profile(words: list[str]) -> None:
     options = parser.parse_args(words)
     from rvsm.bench import profile
 
-    network = {"weights": options.weights, "shape": options.input, "allow_import": options.allow_import}
     zeros = {"groups": options.groups, "size": options.size, "exclude": options.exclude}
-    show(profile(options.source, options.out, batch=options.batch, threads=options.threads, **network, **zeros))
+    how = {"batch": options.batch, "threads": options.threads}
+    show(profile(options.source, options.out, **_network(options), **zeros, **how))
     show(options.out)
 
 
@@ -153,8 +160,19 @@ def predict(words: list[str]) -> None:
 def _add_network(parser: argparse.ArgumentParser) -> None:
     weights = "the weights for module:callable: a .safetensors file, or a .pt file that holds only tensors"
     parser.add_argument("--weights", type=path, help=weights)
-    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one image; not needed for a run")
+    parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one example; not needed for a run")
+    parser.add_argument("--integers", action="store_true", help="the input has integers, such as the numbers of words")
     add_allow_import(parser)
+
+
+def _network(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what ``_add_network`` has read."""
+    return {
+        "weights": options.weights,
+        "shape": options.input,
+        "integers": options.integers,
+        "allow_import": options.allow_import,
+    }
 
 
 def _add_classifier(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from math import prod
 
 from rvsm.lowering.draft import Node
 from rvsm.lowering.values import Value, rearranged, settled
-from rvsm.lowering.views import BATCH, Axis, View, strides_of
+from rvsm.lowering.views import BATCH, Axis, View, merged, strides_of
 from rvsm.runtime.plan.operation import Shape
 from rvsm.runtime.plan.tensors import Constant
 
@@ -32,7 +32,8 @@ def common_slots(dims: Sequence[Sequence[tuple[Axis, ...]]]) -> tuple[list[Slot]
     """
     slots: list[Slot] = []
     structure: list[list[int | None]] = []
-    for d, given in enumerate(zip(*dims, strict=True)):
+    for d, parts in enumerate(zip(*dims, strict=True)):
+        given = [merged(axes) for axes in parts]
         waiting = [list(reversed(axes)) for axes in given]
         members: list[int | None] = []
         while any(waiting):
@@ -101,18 +102,27 @@ class Aligned:
 
 def aligned(values: Sequence[Value]) -> Aligned:
     """Return tensors broadcast to common sizes, in a common order."""
+    first = values[0]
+    if first.most and all((v.view, v.node.shape) == (first.view, first.node.shape) for v in values):
+        return Aligned([value.node for value in values], first.view)
     rank = max(value.rank for value in values)
-    dims = [((),) * (rank - value.rank) + value.view.dims for value in values]
-    slots, structure = common_slots(dims)
+    try:
+        slots, structure = common_slots([((),) * (rank - value.rank) + value.view.dims for value in values])
+    except ValueError:  # axes that do not divide each other: with the numbers in order, each dimension is one axis
+        values = [settled(value) for value in values]
+        slots, structure = common_slots([((),) * (rank - value.rank) + value.view.dims for value in values])
     moving = [k for k, slot in enumerate(slots) if any(slot.strides)]  # what all repeat, the result repeats
     leader = _leader(values, [slots[k] for k in moving])
     order = sorted(moving, key=lambda k: (-slots[k].strides[leader], k))
     view = view_of(structure, [slot.size for slot in slots], order)
     inner = [slots[k] for k in order]
-    shape = _shape(values[leader].node.shape, inner, len(values))
-    if shape is None:  # too many axes to broadcast: the numbers are repeated
-        return aligned([value if k == leader else _repeated(value, values[leader]) for k, value in enumerate(values)])
-    return Aligned([_placed(value, k, inner, shape) for k, value in enumerate(values)], view)
+    usual = values[leader].node.shape
+    shape = _shape(usual, inner)
+    if shape is not None:
+        return Aligned([_placed(value, k, inner, shape) for k, value in enumerate(values)], view)
+    total = prod(slot.size for slot in inner)
+    shape = usual if prod(usual) == total else (inner[0].size, 1, total // inner[0].size)
+    return Aligned([_repeated(value, k, inner, shape) for k, value in enumerate(values)], view)
 
 
 def _leader(values: Sequence[Value], slots: Sequence[Slot]) -> int:
@@ -127,8 +137,8 @@ def _leader(values: Sequence[Value], slots: Sequence[Slot]) -> int:
     return max(range(len(values)), key=rank)
 
 
-def _shape(usual: Shape, slots: Sequence[Slot], count: int) -> Shape | None:
-    """Return channels, rows and columns along each of which every tensor counts on, or is broadcast."""
+def _shape(usual: Shape, slots: Sequence[Slot]) -> Shape | None:
+    """Return channels, rows and columns along each of which every tensor counts on, or is broadcast, if possible."""
     if _groups(slots, usual) is not None:
         return usual
     parts = joined(slots)
@@ -162,19 +172,7 @@ def _placed(value: Value, k: int, slots: Sequence[Slot], shape: Shape) -> Node:
     return rearranged(alone, alone.view.keys, own)
 
 
-def _repeated(value: Value, like: Value) -> Value:
-    """Return a tensor as large as another, with its numbers repeated."""
-    view = value.view.expanded(like.sizes)
-    if view is None:
-        raise ValueError("tensors that cannot be broadcast")
-    missing = [
-        d
-        for d, (dim, other) in enumerate(zip(view.dims, like.view.dims, strict=True))
-        if BATCH in other and BATCH not in dim
-    ]
-    full = [(BATCH, *dim) if d in missing else dim for d, dim in enumerate(view.dims)]
-    ordered = View(tuple(full), view.offset)
-    order = like.view.in_memory(like.view.keys)
-    if [len(dim) for dim in ordered.dims] != [len(dim) for dim in like.view.dims]:
-        return settled(Value(value.node, ordered, value.dtype))
-    return settled(Value(value.node, ordered, value.dtype), order)
+def _repeated(value: Value, k: int, slots: Sequence[Slot], shape: Shape) -> Node:
+    """Return the k-th tensor in the common order, with its numbers repeated: there are too many axes to broadcast."""
+    alone = Value(value.node, View(tuple((Axis(slot.size, slot.strides[k]),) for slot in slots), value.view.offset))
+    return rearranged(alone, alone.view.keys, shape)

@@ -15,7 +15,7 @@ from torch._ops import OpOverload
 
 from rvsm.lowering.capture import Captured, Symbols
 from rvsm.lowering.translate import sizes_of
-from rvsm.lowering.translations.shapes import ImageNumbers
+from rvsm.lowering.translations.entries import ImageNumbers
 from rvsm.lowering.values import Value, constant, is_tensor
 from rvsm.lowering.views import BATCH, Size, View
 

@@ -161,7 +161,7 @@ class _Division:
         return [] if alone else [n for n in inside if n in self.native and self.depth[n] not in working]
 
     def _stuck(self) -> list[fx.Node]:
-        """Return native nodes that PyTorch needs, but that cannot leave: several at once, or with folded images."""
+        """Return native nodes that PyTorch needs, but that cannot leave: several, folded images, too many axes."""
         return [
             node for node in self.needed if node in self.native and self._leaves(node) and not self._can_leave(node)
         ]
@@ -171,6 +171,7 @@ class _Division:
         return (
             isinstance(value, Value)
             and value.dtype == torch.float32
+            and value.movable
             and [dim for dim in value.view.dims if BATCH in dim] == [(BATCH,)]
         )
 

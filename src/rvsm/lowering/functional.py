@@ -14,7 +14,8 @@ from torch._ops import OpOverload
 
 aten = torch.ops.aten
 _NEW = {
-    *(aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding, aten.linear.default),
+    *(aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding),
+    *(aten.conv3d.default, aten.conv3d.padding, aten.linear.default),
     *(aten.batch_norm.default, aten.add.Tensor, aten.mul.Tensor),
 }
 """Operations whose result shares no memory with their arguments, unlike that of a view, or of dropout in eval mode."""

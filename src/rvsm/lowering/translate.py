@@ -14,7 +14,17 @@ from torch import Tensor, fx
 
 from rvsm.lowering.capture import Symbols, module_name
 from rvsm.lowering.place import Place
-from rvsm.lowering.translations import attention, layers, norms, pointwise, recurrence, resampling, shapes
+from rvsm.lowering.translations import (
+    attention,
+    entries,
+    layers,
+    norms,
+    pointwise,
+    recurrence,
+    resampling,
+    shapes,
+    volumes,
+)
 from rvsm.lowering.values import Value
 from rvsm.lowering.views import Size
 from rvsm.runtime.plan.axes import MAX_DIMENSIONS
@@ -95,6 +105,8 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     # layers
     (layers.conv, [aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding]),
     (layers.transposed_conv, [aten.conv_transpose1d.default, aten.conv_transpose2d.input]),
+    (volumes.conv, [aten.conv3d.default, aten.conv3d.padding]),
+    (volumes.transposed_conv, [aten.conv_transpose3d.input]),
     (layers.linear, [aten.linear.default]),
     (layers.addmm, [aten.addmm.default]),
     (layers.embedding, [aten.embedding.default]),
@@ -105,6 +117,10 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(layers.adaptive, mode="mean"), [aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="mean"), [aten._adaptive_avg_pool2d.default]),
     (partial(layers.adaptive, mode="max"), [aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default]),
+    (volumes.max_pool, [aten.max_pool3d.default, aten.max_pool3d_with_indices.default]),
+    (volumes.avg_pool, [aten.avg_pool3d.default]),
+    (partial(volumes.adaptive, mode="mean"), [aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default]),
+    (partial(volumes.adaptive, mode="max"), [aten.adaptive_max_pool3d.default]),
     (partial(recurrence.recurrent, cell="lstm"), [aten.lstm.input]),
     (partial(recurrence.recurrent, cell="gru"), [aten.gru.input]),
     (partial(recurrence.recurrent, cell="tanh"), [aten.rnn_tanh.input]),
@@ -175,6 +191,7 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (partial(norms.reduced, mode="mean"), [aten.mean.dim]),
     (partial(norms.reduced, mode="sum"), [aten.sum.dim_IntList]),
     (partial(norms.reduced, mode="max"), [aten.amax.default]),
+    (norms.vector_norm, [aten.linalg_vector_norm.default]),
     (norms.running, [aten.cumsum.default]),
     (norms.gathered, [aten.gather.default]),
     (attention.einsum, [aten.einsum.default]),
@@ -196,14 +213,21 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     (shapes.split, [aten.split.Tensor, aten.split_with_sizes.default, aten.split.sizes]),
     (shapes.chunk, [aten.chunk.default]),
     (shapes.unbind, [aten.unbind.int]),
-    (shapes.pad, [aten.constant_pad_nd.default]),
-    (lambda at, x, pads, mode="constant", value=None: shapes.pad(at, x, pads, value or 0.0, mode), [aten.pad.default]),
+    (entries.pad, [aten.constant_pad_nd.default]),
+    (lambda at, x, pads, mode="constant", value=None: entries.pad(at, x, pads, value or 0.0, mode), [aten.pad.default]),
+    (partial(entries.pad, mode="reflect"), [aten.reflection_pad1d.default, aten.reflection_pad2d.default]),
+    (partial(entries.pad, mode="reflect"), [aten.reflection_pad3d.default]),
+    (partial(entries.pad, mode="replicate"), [aten.replication_pad1d.default, aten.replication_pad2d.default]),
+    (partial(entries.pad, mode="replicate"), [aten.replication_pad3d.default]),
+    (partial(entries.pad, mode="circular"), [aten._pad_circular.default]),
+    (entries.flip, [aten.flip.default]),
+    (entries.index_select, [aten.index_select.default]),
     (shapes.pixel_shuffle, [aten.pixel_shuffle.default]),
     (shapes.pixel_unshuffle, [aten.pixel_unshuffle.default]),
     (shapes.channel_shuffle, [aten.channel_shuffle.default, aten.native_channel_shuffle.default]),
-    (shapes.roll, [aten.roll.default]),
+    (entries.roll, [aten.roll.default]),
     (shapes.repeat, [aten.repeat.default]),
-    (shapes.index, [aten.index.Tensor]),
+    (entries.index, [aten.index.Tensor]),
     (partial(shapes.filled, value=0.0), [aten.zeros_like.default, aten.new_zeros.default]),
     (partial(shapes.filled, value=1.0), [aten.ones_like.default, aten.new_ones.default]),
     (shapes.filled, [aten.full_like.default, aten.new_full.default]),
@@ -212,8 +236,11 @@ _TABLE: tuple[tuple[Translation, Sequence[Any]], ...] = (
     # upsampling
     (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest1d.default, aten.upsample_nearest1d.vec]),
     (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest2d.default, aten.upsample_nearest2d.vec]),
+    (partial(resampling.upsample, mode="nearest"), [aten.upsample_nearest3d.default, aten.upsample_nearest3d.vec]),
     (partial(resampling.upsample, mode="linear"), [aten.upsample_linear1d.default, aten.upsample_linear1d.vec]),
-    (partial(resampling.upsample, mode="bilinear"), [aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec]),
+    (partial(resampling.upsample, mode="linear"), [aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec]),
+    (partial(resampling.upsample, mode="cubic"), [aten.upsample_bicubic2d.default, aten.upsample_bicubic2d.vec]),
+    (partial(resampling.upsample, mode="linear"), [aten.upsample_trilinear3d.default, aten.upsample_trilinear3d.vec]),
 )
 TRANSLATIONS: dict[Any, Translation] = {target: function for function, targets in _TABLE for target in targets}
 """Which aten operation is translated by which function."""

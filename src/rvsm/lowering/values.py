@@ -51,6 +51,20 @@ class Value:
         axes = merged(self.view.axis(key) for key in self.view.in_memory(self.view.keys))
         return self.view.offset == 0 and axes == merged([Axis(prod(self.node.shape), 1)])
 
+    @property
+    def movable(self) -> bool:
+        """Whether its axes are so few that its numbers can be put into the order of its dimensions."""
+        return len(merged(self.view.axis(key) for key in self.view.keys)) <= MAX_AXES
+
+    @property
+    def most(self) -> bool:
+        """Whether it consists of more than half of the numbers of its node.
+
+        To compute with all numbers of the node, of which nobody reads some, is cheaper then than to copy those that
+        are needed.
+        """
+        return 2 * prod(size for _, size in self.sizes) > prod(self.node.shape)
+
 
 def is_value(*values: Any) -> bool:
     """Return whether all of these are values of the network."""

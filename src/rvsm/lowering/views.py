@@ -114,11 +114,12 @@ class View:
         return View((*self.dims[:dim], *self.dims[dim + 1 :]), offset)
 
     def sliced(self, dim: int, start: int, count: int, step: int = 1) -> "View | None":
-        """Return the view of ``count`` entries of a dimension; None if its axes would have to be cut."""
-        axes = merged(self.dims[dim])
+        """Return the view of ``count`` entries of a dimension; None if its axes would have to be cut.
+
+        A step of 0 repeats an entry.
+        """
+        axes = merged(self.dims[dim]) or [Axis(1, 0)]
         if (start, count, step) == (0, self.sizes[dim][1], 1):
-            return self
-        if axes == [] and count == 1:
             return self
         if len(axes) != 1 or axes == [BATCH]:
             return None

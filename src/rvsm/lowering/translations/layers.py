@@ -10,7 +10,7 @@ import torch
 from rvsm.lowering.draft import Node, affine, array, is_constant, node, with_weights
 from rvsm.lowering.place import Place
 from rvsm.lowering.values import Value, as_map, is_value, of_map, replaced, settled, with_channels
-from rvsm.lowering.views import Axis, View
+from rvsm.lowering.views import Axis, View, merged
 from rvsm.runtime.plan.operation import Pair
 from rvsm.runtime.plan.operations import AdaptivePooling, Convolution, Pooling
 from rvsm.runtime.plan.tensors import Embedding
@@ -134,7 +134,9 @@ def norm(  # noqa: PLR0917 - aten's own order
     """Return a batch norm with fixed statistics, of the second dimension, as a convolution of one tap."""
     if not is_value(x) or x.rank < 2 or not all(t is None or is_constant(t) for t in (weight, bias, mean, variance)):
         return None
-    given = with_channels(x, [1])
+    channels, *positions = x.node.shape
+    own = x.most and merged(x.view.dims[1]) == merged([Axis(channels, prod(positions))])
+    given = x if own else with_channels(x, [1])
     deviation = (variance.double() + epsilon).rsqrt()
     scale = deviation if weight is None else weight.double() * deviation
     shift = -mean.double() * scale + (0 if bias is None else bias.double())

@@ -149,6 +149,17 @@ def reduced(at: Place, x: Any, dims: Any = None, keep: bool = False, *options: A
     return scaled(at, result, count) if mode == "sum" else result
 
 
+def vector_norm(
+    at: Place, x: Any, order: float = 2, dims: Any = None, keep: bool = False, *options: Any, **more: Any
+) -> Value | None:
+    """Return the sum of absolute values, or the root of the sum of squares, along some dimensions."""
+    if not is_value(x) or order not in (1, 2):
+        return None
+    inside = Place(at.name, x.sizes, at.dtype)
+    total = reduced(at, activated(inside, x, Activation("square" if order == 2 else "abs")), dims, keep, mode="sum")
+    return activated(at, total, Activation("sqrt")) if order == 2 else total
+
+
 def running(at: Place, x: Any, dim: int, dtype: Any = None) -> Value | None:
     """Return the sums of all entries up to one, as a linear layer; integers if they are certain to be exact."""
     if not is_value(x) or BATCH in x.view.dims[dim % x.rank]:

@@ -23,7 +23,7 @@ def activated(at: Place, x: Any, activation: Activation) -> Value | None:
     """Return an activation of a value."""
     if not is_value(x) or at.dtype in INTEGERS:
         return None
-    given = x if x.whole else settled(x, x.view.in_memory(x.view.keys))
+    given = x if x.most else settled(x, x.view.in_memory(x.view.keys))
     made = node(Pointwise(name=at.name, operation="none", a=0, activation=activation), [given.node])
     return Value(made, given.view)
 

@@ -11,16 +11,16 @@ from torch.nn import functional
 from rvsm.lowering.place import Place
 from rvsm.lowering.translations.layers import linear
 from rvsm.lowering.translations.shapes import transpose
-from rvsm.lowering.values import Value, is_value
+from rvsm.lowering.values import Value, is_value, settled
 from rvsm.lowering.views import Axis, View
 
 
 def upsample(at: Place, x: Any, *others: Any, mode: str, align: bool | None = None) -> Value | None:
-    """Return a map or a line of another size; the weights are those that PyTorch uses for unit vectors."""
-    if not is_value(x) or x.rank not in (3, 4):
+    """Return a line, a map or a volume of another size; the weights are those that PyTorch uses for unit vectors."""
+    if not is_value(x) or x.rank not in (3, 4, 5):
         return None
     _, *scales = others  # the sizes are those of the result
-    if mode in ("linear", "bilinear"):
+    if mode != "nearest":
         align, *scales = scales
     factors = _factors(scales, x.rank - 2)
     result: Value | None = x
@@ -52,15 +52,18 @@ def _factors(scales: list[Any], count: int) -> list[float] | None:
 def _repeated(x: Value, dim: int, times: int) -> Value:
     dims = list(x.view.dims)
     dims[dim] = (*dims[dim], Axis(times, 0))
-    return Value(x.node, View(tuple(dims), x.view.offset), x.dtype)
+    made = Value(x.node, View(tuple(dims), x.view.offset), x.dtype)
+    return made if made.movable else _repeated(settled(x), dim, times)
 
 
 def _weights(inputs: int, outputs: int, factor: float | None, mode: str, align: bool | None) -> torch.Tensor | None:
     """Return the matrix of an upsampling of one dimension."""
-    unit = torch.eye(inputs)[None]  # one channel for each input
-    along = {"bilinear": "linear", "nearest": "nearest", "linear": "linear"}[mode]
-    target = None if factor is not None else outputs
+    unit = torch.eye(inputs)[None, :, :, None]  # one channel for each input
     made = functional.interpolate(
-        unit, size=target, scale_factor=factor, mode=along, align_corners=align if along == "linear" else None
+        unit,
+        size=(outputs, 1) if factor is None else None,
+        scale_factor=None if factor is None else (factor, 1.0),
+        mode={"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode),
+        align_corners=align,
     )
-    return made[0].T.contiguous() if made.shape[-1] == outputs else None
+    return made[0, :, :, 0].T.contiguous() if made.shape[2] == outputs else None

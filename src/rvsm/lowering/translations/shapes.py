@@ -10,7 +10,7 @@ import torch
 from rvsm.lowering.alignment import common_slots, view_of
 from rvsm.lowering.draft import node
 from rvsm.lowering.place import Place
-from rvsm.lowering.values import Value, as_value, constant, is_tensor, is_value, rearranged, reshaped, settled
+from rvsm.lowering.values import Value, as_value, constant, is_value, rearranged, reshaped, settled
 from rvsm.lowering.views import BATCH, Axis, View
 from rvsm.runtime.plan.operations import Concatenation
 from rvsm.runtime.plan.tensors import Constant
@@ -79,10 +79,11 @@ def cut(  # noqa: PLR0917 - aten's own order
     if not all(given is None or isinstance(given, int) for given in (start, end)):
         return None
     first, last, step = slice(start, end, step).indices(size)
-    return _sliced(x, dim, first, len(range(first, last, step)), step)
+    return sliced(x, dim, first, len(range(first, last, step)), step)
 
 
-def _sliced(x: Value, dim: int, start: int, count: int, step: int = 1) -> Value | None:
+def sliced(x: Value, dim: int, start: int, count: int, step: int = 1) -> Value | None:
+    """Return some entries of a dimension."""
     if count < 1:
         return None
     return of_view(x, x.view.sliced(dim, start, count, step)) or of_view(
@@ -108,7 +109,7 @@ def split(at: Place, x: Any, size: Any, dim: int = 0) -> Any:
     if batched:
         return None
     sizes = [min(size, total - k) for k in range(0, total, size)] if isinstance(size, int) else list(size)
-    parts = [_sliced(x, dim, sum(sizes[:k]), count) for k, count in enumerate(sizes)]
+    parts = [sliced(x, dim, sum(sizes[:k]), count) for k, count in enumerate(sizes)]
     return None if None in parts else parts
 
 
@@ -171,37 +172,6 @@ def cat(at: Place, parts: Sequence[Any], dim: int = 0) -> Value | None:
     return Value(made, view, lead.dtype)
 
 
-def pad(at: Place, x: Any, pads: Sequence[int], value: float | None = 0.0, mode: str = "constant") -> Value | None:
-    """Return a value with numbers around it; negative numbers cut off."""
-    if not is_value(x) or mode != "constant":
-        return None
-    result: Value | None = x
-    for k in range(len(pads) // 2):
-        before, after = pads[2 * k : 2 * k + 2]
-        if result is not None and (before or after):
-            result = _padded(at, result, x.rank - 1 - k, (before, after), float(value or 0.0))
-    return result
-
-
-def _padded(at: Place, x: Value, dim: int, ends: tuple[int, int], value: float) -> Value | None:
-    """Return a value with numbers before and after it along one dimension."""
-    if BATCH in x.view.dims[dim]:
-        return None
-    before, after = (min(0, end) for end in ends)
-    middle = _sliced(x, dim, -before, x.sizes[dim][1] + before + after)
-    if middle is None:
-        return None
-
-    def end(count: int) -> list[Value]:
-        sizes = [count if d == dim else 1 if batched else size for d, (batched, size) in enumerate(x.sizes)]
-        return [constant(at.name, torch.full(sizes, value))] if count > 0 else []
-
-    parts = [*end(ends[0]), middle, *end(ends[1])]
-    total = sum(part.sizes[dim][1] for part in parts)
-    sizes_after = [(False, total) if d == dim else size for d, size in enumerate(x.sizes)]
-    return cat(Place(at.name, sizes_after, at.dtype), parts, dim) if len(parts) > 1 else middle
-
-
 def pixel_shuffle(at: Place, x: Any, factor: int) -> Value | None:
     """Return groups of channels as pixels."""
     return _shuffled(at, x, [(False, factor), (False, factor)], before=True)
@@ -236,20 +206,6 @@ def channel_shuffle(at: Place, x: Any, groups: int) -> Value | None:
     return reshaped(Value(apart.node, apart.view.permuted([0, 2, 1, *range(3, apart.rank)])), at.sizes)
 
 
-def roll(at: Place, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value | None:
-    """Return a value with its entries moved along some dimensions; those at the end begin again at the front."""
-    if not is_value(x) or len(shifts) != len(dims):
-        return None
-    result: Value | None = x
-    for shift, dim in zip(shifts, dims, strict=True):
-        size = x.sizes[dim % x.rank][1]
-        first = -shift % size
-        if result is not None and first:
-            parts = split(at, result, [first, size - first], dim)
-            result = None if parts is None else cat(at, parts[::-1], dim)
-    return result
-
-
 def repeat(at: Place, x: Any, times: Sequence[Any]) -> Value | None:
     """Return a value that is repeated along its dimensions, and along new ones before them."""
     if not is_value(x) or not all(isinstance(count, int) for count in times):
@@ -264,47 +220,3 @@ def filled(at: Place, x: Any, *given: Any, value: float | None = None, **options
     number = constant(at.name, torch.full((), float(given[-1] if value is None else value)))
     dims = [(*([BATCH] if batched else []), *([Axis(size, 0)] if size > 1 else [])) for batched, size in at.sizes]
     return replace(number, view=View(tuple(dims)))
-
-
-class ImageNumbers:
-    """The numbers of the images, 0 to the batch size, along one of several dimensions."""
-
-    def __init__(self, rank: int, dim: int) -> None:
-        self.rank, self.dim = rank, dim
-
-
-def index(at: Place, x: Any, indices: Sequence[Any]) -> Value | None:
-    """Return entries whose numbers are known, at equal distances, for each image: as masks are read."""
-    if not is_value(x) or len(indices) != x.rank:
-        return None
-    rank, offset = len(at.sizes), x.view.offset
-    dims: list[tuple[Axis, ...]] = [()] * rank
-    for axes, given in zip(x.view.dims, indices, strict=True):
-        if isinstance(given, ImageNumbers):
-            place, start, taken = rank - given.rank + given.dim, 0, axes
-            if axes != (BATCH,):
-                return None
-        else:
-            place, start, taken = _taken(axes, given, rank)
-        offset += start
-        if taken and dims[place]:
-            raise ValueError("two indices along one dimension")
-        dims[place] = taken or dims[place]
-    return Value(x.node, View(tuple(dims), offset), x.dtype)
-
-
-def _taken(axes: tuple[Axis, ...], given: Any, rank: int) -> tuple[int, int, tuple[Axis, ...]]:
-    """Return the dimension of the result along which known indices run, where they begin, and their axis."""
-    if not is_tensor(given) or BATCH in axes or len(axes) > 1:
-        raise ValueError("indices that are not known")
-    size, stride = axes[0] if axes else Axis(1, 0)
-    numbers = given.reshape(-1).tolist()
-    step = numbers[1] - numbers[0] if len(numbers) > 1 else 1
-    long = [d for d, length in enumerate(given.shape) if length > 1]
-    if len(long) > 1 or step < 1 or numbers != list(range(numbers[0], numbers[-1] + 1, step)):
-        raise ValueError("indices at different distances")
-    if not 0 <= numbers[0] <= numbers[-1] < size:
-        raise ValueError("indices outside of a dimension")
-    if not long:
-        return 0, numbers[0] * stride, ()
-    return rank - given.ndim + long[0], numbers[0] * stride, (Axis(len(numbers), step * stride),)
