@@ -7,8 +7,8 @@
 
 Each network has random weights, 90 % of them zero, and batch norms that have seen the example, so that its outputs
 depend on its inputs. It is compiled, saved, loaded, and compared with PyTorch at two batch sizes; PyTorch is compared
-with itself in float64. A network that cannot be saved is listed with what stands in the way. Writes zoo.jsonl and zoo.md
-beside this file.
+with itself in float64. A network that cannot be saved is listed with what stands in the way. Writes zoo.jsonl and
+zoo.md beside this file.
 """
 
 import argparse
