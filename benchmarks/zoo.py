@@ -6,11 +6,13 @@
     python benchmarks/zoo.py --only vit     # those with such names, again
 
 Each network has random weights, 90 % of them zero, and batch norms that have seen the example, so that its outputs
-depend on its inputs. It is compiled, saved, loaded, and compared with PyTorch at two batch sizes. A network that cannot
-be saved is listed with what stands in the way. Writes zoo.jsonl and zoo.md beside this file.
+depend on its inputs. It is compiled, saved, loaded, and compared with PyTorch at two batch sizes; PyTorch is compared
+with itself in float64. A network that cannot be saved is listed with what stands in the way. Writes zoo.jsonl and
+zoo.md beside this file.
 """
 
 import argparse
+import copy
 import importlib.abc
 import json
 import sys
@@ -34,7 +36,7 @@ from rvsm.runtime import load
 
 LINES, TABLE = (Path(__file__).with_name(f"zoo.{kind}") for kind in ("jsonl", "md"))
 ZEROS = 0.9
-HEAD = ["network", "from", "without PyTorch", "difference", "in the way"]
+HEAD = ["network", "from", "without PyTorch", "difference", "PyTorch's own", "in the way"]
 Made = tuple[nn.Module, tuple[Tensor, ...]]
 
 # One of each family, the smallest or a usual one, and the size of its images.
@@ -236,6 +238,7 @@ def tried(make: Callable[[], Made]) -> dict[str, Any]:
     program = rvsm.compile(model, examples, threads=1)
     result: dict[str, Any] = {"seconds": round(time.perf_counter() - begin, 1)}
     compiled = difference(model, program, examples)
+    result["own"] = difference(model, in_double(model), examples)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.rvsm"
         try:
@@ -262,6 +265,12 @@ def difference(model: nn.Module, program: Callable[..., Any], examples: tuple[Te
     return float(f"{torch.stack(differences).max():.2g}")  # NaN if there is one
 
 
+def in_double(model: nn.Module) -> Callable[..., Any]:
+    """Return the same network in float64."""
+    double = copy.deepcopy(model).double()
+    return lambda *inputs: double(*(x.double() if x.is_floating_point() else x for x in inputs))
+
+
 def _plain(output: Any) -> Any:
     """Return an output of Transformers as a tuple."""
     if hasattr(output, "to_tuple"):
@@ -278,7 +287,7 @@ def table(lines: list[dict[str, Any]]) -> str:
         "",
         f"Written by `zoo.py`. Random weights, {100 * ZEROS:.0f} % zeros. **{len(saved)} of {len(lines)} can be saved"
         " and run without PyTorch.** The difference is the largest one from PyTorch, relative to that of the outputs"
-        " for two inputs.",
+        " for two inputs. PyTorch's own is that of its results in float32 from those in float64.",
         "",
         pipe_table(HEAD, rows, texts=("from", "in the way")),
     ])  # fmt: skip
@@ -286,10 +295,11 @@ def table(lines: list[dict[str, Any]]) -> str:
 
 def _outcome(line: Mapping[str, Any]) -> list[str]:
     if "error" in line:
-        return ["–", "–", cell(line["error"])]
+        return ["–", "–", "–", cell(line["error"])]
     return [
         "yes" if line["saved"] else "no",
         f"{line['difference']:.1e}",
+        f"{line['own']:.1e}",
         cell(", ".join(line.get("outside", [])))[:200],
     ]
 
