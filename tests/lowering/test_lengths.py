@@ -1,8 +1,6 @@
 """Networks for sequences of any length: equal to PyTorch for each, and run from files without PyTorch."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from files import run_files
 from rvsm.lowering import compile
 from rvsm.lowering.lengths import LEAST
 from rvsm.runtime import SequenceProgram
@@ -125,33 +124,18 @@ def test_like_pytorch(compiled: dict[str, Any]) -> None:
 
 
 def test_files_run_without_pytorch(compiled: dict[str, Any], tmp_path: Path) -> None:
-    expected = {}
+    cases, expected = {}, {}
     for name, (_, make, lengths, program) in compiled.items():
         program.save(tmp_path / f"{name}.rvsm")
-        for length in (lengths[0], lengths[1]):
+        for length in lengths[:2]:
             given = make(2, length)
-            np.savez(tmp_path / f"{name} {length}.npz", *(x.numpy() for x in given))
+            cases[f"{name} {length}"] = (f"{name}.rvsm", given)
             expected[f"{name} {length}"] = tree_leaves(program(*given))
-    code = """
-import sys
-import numpy as np
-import rvsm.runtime
-from rvsm.runtime import SequenceProgram, file
-programs = {}
-for name in sys.argv[1:]:
-    given, network = np.load(f"{name}.npz"), name.split()[0]
-    if network not in programs:
-        programs[network] = SequenceProgram(file.read(rvsm.runtime.Path(f"{network}.rvsm")), threads=1)
-    found = programs[network](*(given[key] for key in given.files))
-    results = found.values() if isinstance(found, dict) else found if isinstance(found, tuple) else [found]
-    np.savez(f"{name} results.npz", *results)
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code, *expected], cwd=tmp_path, check=True)
-    for name, wanted in expected.items():
-        results = np.load(tmp_path / f"{name} results.npz")
-        for key, value in zip(results.files, wanted, strict=True):
-            np.testing.assert_allclose(results[key], value, rtol=0, atol=1e-5 * float(value.abs().max()))
+    # load() would also make the programs for the longest sequences
+    load = "rvsm.runtime.SequenceProgram(rvsm.runtime.read(Path(file)), threads=1)"
+    for name, results in run_files(tmp_path, cases, load=load).items():
+        for found, wanted in zip(results.values(), expected[name], strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
 
 
 class Fickle(nn.Linear):

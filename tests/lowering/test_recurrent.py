@@ -1,7 +1,5 @@
 """Recurrent networks: native, equal to PyTorch with any batch, and run from files without PyTorch."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from files import run_files
 from rvsm.lowering import MixedProgram, compile
 from rvsm.runtime import Program
 from rvsm.runtime.plan.recurrence import Recurrence
@@ -90,27 +89,13 @@ def test_the_zeros_of_both_matrices_are_used(compiled: dict[str, Any]) -> None:
 
 
 def test_files_run_without_pytorch(compiled: dict[str, Any], tmp_path: Path) -> None:
-    expected = {}
+    cases = {}
     for name, program in compiled.items():
-        given = inputs(name, 3)
         program.save(tmp_path / f"{name}.rvsm")
-        np.savez(tmp_path / f"{name}.npz", *(x.numpy() for x in given))
-        expected[name] = program(*given)
-    code = """
-import sys
-import numpy as np
-import rvsm.runtime
-for name in sys.argv[1:]:
-    given = np.load(f"{name}.npz")
-    found = rvsm.runtime.load(f"{name}.rvsm", threads=1)(*(given[key] for key in given.files))
-    np.savez(f"{name} results.npz", *found)
-assert "torch" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code, *compiled], cwd=tmp_path, check=True)
-    for name, wanted in expected.items():
-        results = np.load(tmp_path / f"{name} results.npz")
-        for key, value in zip(results.files, wanted, strict=True):
-            np.testing.assert_allclose(results[key], value, rtol=0, atol=2e-6)
+        cases[name] = (f"{name}.rvsm", inputs(name, 3))
+    for name, results in run_files(tmp_path, cases).items():
+        for found, wanted in zip(results.values(), compiled[name](*cases[name][1]), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-6)
 
 
 def test_what_the_runtime_lacks_stays_in_pytorch() -> None:
