@@ -8,8 +8,14 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from rvsm import bfloat16
+
 settings.register_profile("without timings", deadline=None)  # another process may need the core
 settings.load_profile("without timings")
+
+if bfloat16.crashes():  # processes that are started later inherit the variable, and need not find out again
+    os.environ.update([bfloat16.WITHOUT_AMX])
+    bfloat16.crashes.cache_clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from rvsm import __version__
+from rvsm import __version__, bfloat16
 from rvsm.config import Training
 
 
@@ -44,6 +44,12 @@ def place(training: Training) -> Placement:
     precision = training.precision
     if precision == "auto":
         precision = "bfloat16" if _multiplies_bfloat16(kind) else "float32"
+    elif precision == "bfloat16" and kind == "cpu" and bfloat16.crashes():
+        variable, value = bfloat16.WITHOUT_AMX
+        raise ValueError(
+            "training.precision 'bfloat16' would crash PyTorch on this machine, which announces AMX instructions but does"
+            f" not execute them; choose float32, or set the environment variable {variable}={value}"
+        )
     return Placement(device, precision, training.channels_last != "false")
 
 
@@ -104,7 +110,8 @@ def _multiplies_bfloat16(kind: str) -> bool:
     if kind != "cpu":
         return False
     known = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
-    return bool(known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16"))
+    announced = bool(known.get("avx512_bf16") or known.get("amx_bf16") or known.get("bf16"))
+    return announced and not bfloat16.crashes()
 
 
 def processor() -> str:
