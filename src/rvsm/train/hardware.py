@@ -47,8 +47,8 @@ def place(training: Training) -> Placement:
     elif precision == "bfloat16" and kind == "cpu" and bfloat16.crashes():
         variable, value = bfloat16.WITHOUT_AMX
         raise ValueError(
-            "training.precision 'bfloat16' would crash PyTorch on this machine, which announces AMX instructions but does"
-            f" not execute them; choose float32, or set the environment variable {variable}={value}"
+            "training.precision 'bfloat16' would crash PyTorch on this machine, which announces AMX instructions but"
+            f" does not execute them; choose float32, or set the environment variable {variable}={value}"
         )
     return Placement(device, precision, training.channels_last != "false")
 
