@@ -1,6 +1,7 @@
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from rvsm import bfloat16
 
 settings.register_profile("without timings", deadline=None)  # another process may need the core
 settings.load_profile("without timings")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job that a shell started in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # tests interrupt themselves, and processes they start
 
 if bfloat16.crashes():  # processes that are started later inherit the variable, and need not find out again
     os.environ.update([bfloat16.WITHOUT_AMX])
