@@ -127,7 +127,7 @@ def test_many_small_layers_cost_little() -> None:
         dict.fromkeys(range(count), np.zeros(1, dtype=np.float32)),
     )  # fmt: skip
     for unit in (1, jit.machine().lanes):
-        limit = Limit(memory=1 << 28, seconds=1.0)
+        limit = Limit(memory=1 << 28, seconds=2.0)
         assert check(plan, costs(plan, unit, jit.machine()), limit, unit=unit, activations=0) < 1 << 28
 
 

@@ -48,7 +48,7 @@ def make(channels: int, classes: int):
 # different numbers. Batch norm and everything that is random, except dropout. No filter becomes zero, so finishing is
 # fast: nothing has to be captured to count channels.
 WORDS = ["--model.name", "smooth:make", "--training.epochs", "2", "--training.batch", "353"]
-WORDS += ["--training.accumulate", "2"]
+WORDS += ["--training.accumulate", "2", "--training.precision", "float32"]
 WORDS += ["--budget.sparsity", "0.3", "--augment.crop", "1", "--augment.flip", "true", "--augment.cutout", "2"]
 WORDS += ["--training.label_smoothing", "0.1", "--training.clip", "5"]
 TOLERANCE = {"rtol": 0.0, "atol": 2e-6}  # sums have another order

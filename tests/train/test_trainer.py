@@ -88,7 +88,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def dense(*flags: str) -> Config:
     words = ["--method.name", "dense", "--training.epochs", "2", "--training.batch", "250"]
-    return read_config(flags=[*words, *flags])
+    return read_config(flags=["--training.precision", "float32", *words, *flags])
 
 
 def gradients(trainer: Trainer) -> list[torch.Tensor]:
