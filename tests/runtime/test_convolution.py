@@ -1,6 +1,7 @@
 """Every form of the convolution against PyTorch's, in both layouts, sparse and dense."""
 
 from math import inf
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from torch.nn import functional
 
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.kernels import jit
+from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.plan.operation import RELU, Activation
 from rvsm.runtime.plan.operations import Convolution
 from rvsm.runtime.plan.plan import Output, Plan, Weights
-from rvsm.runtime.schedule import taps
+from rvsm.runtime.schedule import panels, taps
+from rvsm.runtime.schedule.scheduler import schedule
 
 CHOICES = st.sampled_from(["sparse", "dense", None])
 
@@ -64,17 +67,25 @@ def convolutions(draw: st.DrawFn) -> tuple[Convolution, tuple[int, int, int], fl
     choose=CHOICES,
     batch=st.sampled_from([1, 2, 15, 16, 19, 33]),
     threads=st.sampled_from([1, 2]),
+    worth=st.sampled_from([0, panels.WORTH]),
     seed=st.integers(0, 1 << 30),
 )
-def test_like_pytorch(
-    case: tuple[Convolution, tuple[int, int, int], float], choose: str | None, batch: int, threads: int, seed: int
+def test_like_pytorch(  # noqa: PLR0917
+    case: tuple[Convolution, tuple[int, int, int], float],
+    choose: str | None,
+    batch: int,
+    threads: int,
+    worth: int,
+    seed: int,
 ) -> None:
+    """With every window copied to a panel, and with those that are large enough."""
     operation, source, sparsity = case
     rng = np.random.default_rng(seed)
     shape = operation.weight_shape([source])
     weights = (rng.standard_normal(shape) * (rng.random(shape) >= sparsity)).astype(np.float32)
     bias = rng.standard_normal(operation.channels).astype(np.float32)
-    program = Program(one_convolution(operation, source, weights, bias), choose=choose, threads=threads)
+    with patch.object(panels, "WORTH", worth):
+        program = Program(one_convolution(operation, source, weights, bias), choose=choose, threads=threads).prepare()
     x = rng.standard_normal((batch, *source)).astype(np.float32)
     inputs = [torch.from_numpy(x)]
     expected = functional.conv2d(
@@ -165,6 +176,29 @@ def test_a_large_layer_in_several_passes() -> None:
         program = Program(plan, choose="sparse", threads=threads)
         torch.testing.assert_close(program(x, r), expected, rtol=1e-4, atol=1e-3)
         assert "passes" in program.explain().rows[0].kernel
+
+
+@pytest.mark.parametrize(("size", "kernel"), [((1, 197), 1), ((1, 128), 1), ((9, 11), 3)])
+@pytest.mark.parametrize("block", [1, 4])
+def test_panels(size: tuple[int, int], kernel: int, block: int) -> None:
+    """Wide layers copy their windows: sizes that are bad for caches, with smaller tiles at the end, on all threads."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((64, 24, kernel, kernel)) * np.repeat(
+        rng.random((64 // block, 24, kernel, kernel)) < 0.3, block, 0
+    )
+    weights, bias = weights.astype(np.float32), rng.standard_normal(64).astype(np.float32)
+    operation = Convolution(name="layer", source=0, channels=64, kernel=(kernel, kernel), padding=(kernel // 2,) * 2)
+    plan = one_convolution(operation, (24, *size), weights, bias)
+    for threads in (1, 2, 3):
+        program = Program(plan, choose="sparse", threads=threads).prepare()
+        program._single.chunk_seconds = program._batch.chunk_seconds = 1.0
+        for batch in (1, 8, 19):
+            x = torch.randn(batch, 24, *size)
+            expected = functional.conv2d(x, torch.from_numpy(weights), torch.from_numpy(bias), padding=kernel // 2)
+            for _ in range(5):
+                torch.testing.assert_close(program(x), expected, rtol=1e-4, atol=1e-4)
+    steps = schedule(plan, images=True, threads=2).steps
+    assert any(step.variant.panel_bytes for step in steps if isinstance(step.variant, Kernel))
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])

@@ -5,7 +5,8 @@ in a stream of records [offset of the input, one value for each channel of the b
 offsets, and thus each loaded vector of the input. A dense layer uses blocks of four whose records have all offsets.
 
 The input channels may be taken in several passes, so that the part of the input that a tile needs in one pass stays in
-the first-level cache. Between passes the sums are stored in the output.
+the first-level cache. Between passes the sums are stored in the output. The window of a tile may be copied to a panel
+first, where it is contiguous.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ class Convolution(Variant):
     ``rows`` × ``columns`` vectors of neighbouring positions, ``block`` output channels, ``step`` vectors from column to
     column of the input; ``masked`` if some lanes of the output must not be written; ``ahead`` if the memory of the
     next tile is fetched while one tile is computed, for maps that are larger than the second-level cache. If
-    ``numbered``, records have the numbers of channels instead of offsets, and serve maps of any size.
+    ``numbered``, records have the numbers of channels instead of offsets, and serve maps of any size. ``panel_rows`` ×
+    ``panel_columns`` vectors of each channel are copied for each tile; 0 if offsets are those in the input itself.
     """
 
     operands = (
@@ -48,6 +50,8 @@ class Convolution(Variant):
         "ahead_plane",
         "ahead_from",  # … and which part of each row
         "ahead_to",
+        "panel",  # place of the copied window in the arena
+        "panel_thread",  # bytes from one thread's panel to the next one's
     )
     rows: int
     columns: int
@@ -57,6 +61,8 @@ class Convolution(Variant):
     masked: bool
     ahead: bool = False
     numbered: bool = False
+    panel_rows: int = 0
+    panel_columns: int = 0
 
     @property
     def vectors(self) -> int:
@@ -78,6 +84,11 @@ class Convolution(Variant):
         """The size of an offset and its values."""
         return 4 * (1 + self.block)
 
+    @property
+    def panel_bytes(self) -> int:
+        """The size of one channel of a panel."""
+        return 4 * self.lanes * self.panel_rows * self.panel_columns
+
     def _write(self, f: Kernel) -> None:
         tiles, ranges, starts = f.pointer("tiles"), f.pointer("ranges"), f.pointer("starts")
         x = f.at(f.buffer("x"), f.mul(f.number("x_thread"), "%thread"))
@@ -90,6 +101,7 @@ class Convolution(Variant):
             place = f.load("i64", f.at(entry, 8))
             source = f.at(x, f.load("i64", entry))
             following = f.at(entry, self.tile_bytes)  # the table ends with a copy of its last tile
+            source = self._copied(f, source) if self.panel_bytes else source
             with f.loop(0, passes) as turn:
                 begins = f.at(starts, f.mul(f.mul(turn.index, f.add(blocks, 1)), 8))
                 skipped = f.mul(turn.index, blocks)
@@ -106,6 +118,19 @@ class Convolution(Variant):
                             body.fetch(
                                 f.at(x, f.load("i64", following)), f.load("i64", f.at(following, 8)), y, block.index
                             )
+
+    def _copied(self, f: Kernel, source: str) -> str:
+        """Copy the window of a tile and return its place."""
+        panel = f.at(f.buffer("panel"), f.mul(f.number("panel_thread"), "%thread"))
+        row, plane, vector = f.number("ahead_row"), f.number("ahead_plane"), 4 * f.lanes
+        with f.loop(0, f.number("inputs")) as channel:
+            here, there = f.at(source, f.mul(channel.index, plane)), f.at(panel, f.mul(channel.index, self.panel_bytes))
+            for k in range(self.panel_rows):
+                line = f.at(here, f.mul(row, k)) if k else here
+                for column in range(self.panel_columns):
+                    value = f.load(f.kind, f.at(line, vector * column))
+                    f.store(f.kind, value, f.at(there, vector * (k * self.panel_columns + column)))
+        return panel
 
 
 class _Moment(NamedTuple):
@@ -129,7 +154,9 @@ class _Body:
         self.stream, self.bias, self.channels = f.pointer("stream"), f.pointer("bias"), f.pointer("channels")
         self.residual, self.y_plane = f.number("residual"), f.number("y_plane")
         self.x_row, self.y_row = f.number("x_row"), f.number("y_row")
-        self.plane = f.number("ahead_plane") if variant.numbered else ""
+        self.plane = (
+            (str(variant.panel_bytes) if variant.panel_bytes else f.number("ahead_plane")) if variant.numbered else ""
+        )
         parameters = f.pointer("parameters")
         self.a = f.splat(f.lanes, f.load("float", parameters))
         self.b = f.splat(f.lanes, f.load("float", f.at(parameters, 4)))

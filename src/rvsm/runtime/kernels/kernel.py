@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rvsm.runtime.kernels.ir import Function
 
-SLOTS = 24  # slots of 8 bytes in a row; the first two are the function and the barrier
+SLOTS = 26  # slots of 8 bytes in a row; the first two are the function and the barrier
 FUNCTION, BARRIER, HEAD = range(3)
 PARAMETERS = (
     ("ptr", "row"),

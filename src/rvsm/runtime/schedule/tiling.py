@@ -15,6 +15,7 @@ from rvsm.runtime.schedule.taps import Taps
 from rvsm.runtime.schedule.weightless import mask_bits
 
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
+PANEL_CACHE = 64 << 10  # the same in a panel, which is contiguous
 SHORTEST_PASS = 8  # records of a channel; a shorter pass costs more than it saves
 FAR = 3 << 20  # bytes of a map that exceeds the second-level caches; half for blocks, which compute faster
 
@@ -122,6 +123,8 @@ def passes(site: Site[Convolution], taps: Taps, kernel: Kernel, dense: bool) -> 
         span = prod((sizes[k] - 1) * o.stride[k] + 1 + o.dilation[k] * (o.kernel[k] - 1) for k in range(2))
     channels, inputs = site.weights.shape[:2]
     wanted = -(-inputs * span * g.unit * 4 // (CACHE * kernel.block))  # a block loads each vector once for all channels
+    if kernel.panel_bytes:
+        wanted = -(-inputs * kernel.panel_bytes // (PANEL_CACHE * kernel.block))
     records = (prod(site.weights.shape) if dense else len(site.weights.values)) / channels
     found = int(max(1, min(wanted, records // SHORTEST_PASS, inputs)))
     return found if site.packs is None else 1 << (found.bit_length() - 1)
