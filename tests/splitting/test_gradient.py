@@ -104,14 +104,14 @@ def test_the_formula_with_a_given_penalty(optimizer: str, penalty: Penalty, grad
 
 @pytest.mark.parametrize("penalty", ["l0", "l1"])
 def test_the_formula_with_a_target(penalty: str) -> None:
-    """One threshold for all layers, set anew before each step; α falls along the ramp; then the support is fixed."""
+    """One threshold for all layers, set anew before each step; α is what is missing of the target; then the support is fixed."""
     model = network()
     opt, rate = OPTIMIZERS["nesterov"](model), 10 / STEPS  # the default pull, a quarter of the steps
     ws, size = [w.detach().clone() for w in weights(model)], sum(w.numel() for w in weights(model))
     us, budget = ws, rvsm.Budget(0.7, STEPS, floor=0)
     thresholds = [math.inf, math.inf]
     for t in range(HEAL):
-        alpha = max(1 - t / RAMP, 0.0)
+        alpha = max(1 - t / RAMP, 0.0) ** 3
         for parameter, w, u in zip(weights(model), ws, us, strict=True):
             parameter.data = u + alpha * (w - u)
         model.zero_grad()
@@ -119,7 +119,7 @@ def test_the_formula_with_a_target(penalty: str) -> None:
         for parameter, u, threshold in zip(weights(model), us, thresholds, strict=True):
             temper(parameter, u, threshold, opt.param_groups[0], alpha)
         layers = [Layer(str(i), w) for i, w in enumerate(ws)]
-        thresholds = [s or 1e-30 for s in budget.cutoffs(layers, 0.7 * (1 - alpha**3))]
+        thresholds = [s or 1e-30 for s in budget.cutoffs(layers, 0.7 * (1 - alpha))]
         # Through λ, as the method does it: a weight at the threshold may lie on either side after rounding.
         proxes = [
             partial(PENALTIES[penalty](1.0).with_threshold(s, LR / rate).prox, step=LR / rate) for s in thresholds
@@ -161,7 +161,7 @@ def test_the_gradient_of_an_emptied_output_fades_with_alpha() -> None:
     model, opt, method = attached("nesterov")
     for t in range(RAMP // 2):
         step(model, opt, t)
-    assert method.alpha == pytest.approx(0.5)
+    assert method.alpha == pytest.approx(1 / 8)
     with torch.no_grad():
         method.layers[0].w[2] *= 1e-6  # an output that u leaves out, before the layer is thresholded again
     model[0].weight.data.copy_(method.layers[0].w)
@@ -170,7 +170,7 @@ def test_the_gradient_of_an_emptied_output_fades_with_alpha() -> None:
     raw = model[0].weight.grad.clone()
     limit = method.layers[0].threshold * (1 - 0.9) / LR
     opt.step()
-    torch.testing.assert_close(model[0].weight.grad[2], 0.5 * raw[2].clamp(-limit, limit), rtol=1e-9, atol=0)
+    torch.testing.assert_close(model[0].weight.grad[2], raw[2].clamp(-limit, limit) / 8, rtol=1e-9, atol=0)
 
 
 def test_the_default_is_the_papers_method_unless_there_is_a_target() -> None:
@@ -186,7 +186,7 @@ def test_alpha_falls_from_one_to_zero_along_the_ramp(gradient: str) -> None:
     for t in range(HEAL):
         seen.append(method.alpha)
         step(model, opt, t)
-    expected = {"w": [1.0] * HEAL, "u": [0.0] * HEAL, "moving": [max(1 - t / RAMP, 0.0) for t in range(HEAL)]}
+    expected = {"w": [1.0] * HEAL, "u": [0.0] * HEAL, "moving": [max(1 - t / RAMP, 0.0) ** 3 for t in range(HEAL)]}
     assert seen == pytest.approx(expected[gradient])
 
 
@@ -198,9 +198,9 @@ def test_between_steps_the_model_holds_v_and_detaching_gives_w_back(penalty: str
     ws = kept(method)
     with method.sparse_weights():
         us = [w.detach().clone() for w in weights(model)]
-    assert method.alpha == pytest.approx(0.5)
+    assert method.alpha == pytest.approx(1 / 8)
     for w, u, v in zip(ws, us, weights(model), strict=True):
-        torch.testing.assert_close(v.detach(), (w + u) / 2)
+        torch.testing.assert_close(v.detach(), u + (w - u) / 8)
         assert not torch.equal(v, w)
     other = copy.deepcopy(model)
     assert all(torch.equal(a, b) for a, b in zip(weights(other), weights(model), strict=True))

@@ -158,9 +158,13 @@ class Budget:
         """Return the progress of the ramp, from 0 to 1."""
         return min(step / self.ramp_steps, 1.0) if self.ramp_steps else 1.0
 
+    def reached(self, step: int) -> float:
+        """Return how much of the goal the threshold aims at, from 0 to 1: most of it early in the ramp."""
+        return 1 - (1 - self.progress(step)) ** 3
+
     def target(self, step: int) -> float:
         """Return the fraction that the threshold aims at."""
-        return self.goal * (1 - (1 - self.progress(step)) ** 3)
+        return self.goal * self.reached(step)
 
     def updates_before(self, step: int, *, on_hold: bool = False) -> bool:
         """Return whether the threshold is updated before a step; after the ramp, only with ``on_hold``."""

@@ -24,8 +24,8 @@ class RVSM(Targeted):
 
     With α = 1 this is the paper's method. β(w − prox(w)) is the gradient of the Moreau envelope of λP with parameter
     1/β, so the method is gradient descent on the loss plus that envelope, and ∇f vanishes at neither w nor u. With
-    α = 0, limits are critical points of the loss plus λP itself. With a target, α decreases from 1 to 0 along the ramp,
-    so the trained network moves gradually from dense to sparse.
+    α = 0, limits are critical points of the loss plus λP itself. With a target, α is what is still missing of it: it
+    decreases from 1 to 0 along the ramp as the zeros appear, so the trained network moves from dense to sparse.
 
     The pull acts on w before the optimizer's step, when the gradient has already been computed. It therefore acts
     outside momentum and adaptive scaling, like AdamW's weight decay. Between two steps the model holds v. If α < 1, the
@@ -81,9 +81,9 @@ class RVSM(Targeted):
 
     @property
     def alpha(self) -> float:
-        """1 at w, 0 at u; with "moving", it decreases along the ramp."""
+        """1 at w, 0 at u; with "moving", what is still missing of the target."""
         if self.gradient == "moving" and self.budget is not None:
-            return 1 - self.budget.progress(self.step)
+            return 1 - self.budget.reached(self.step)
         return float(self.gradient == "w")
 
     def before_step(self, layer: Layer, lr: float) -> None:
