@@ -104,7 +104,7 @@ def test_the_formula_with_a_given_penalty(optimizer: str, penalty: Penalty, grad
 
 @pytest.mark.parametrize("penalty", ["l0", "l1"])
 def test_the_formula_with_a_target(penalty: str) -> None:
-    """One threshold for all layers, set anew before each step; α is what is missing of the target; then the support is fixed."""
+    """One threshold for all layers, set anew before each step; α is the missing part of the target; then zeros stay."""
     model = network()
     opt, rate = OPTIMIZERS["nesterov"](model), 10 / STEPS  # the default pull, a quarter of the steps
     ws, size = [w.detach().clone() for w in weights(model)], sum(w.numel() for w in weights(model))
