@@ -154,7 +154,7 @@ class Program:
                         batch = self._stage(images=True, taken=single.schedule.memory)
                     except TooLargeError:
                         batch = single
-                    self._tail_limit = int(batch.chunk_seconds / max(single.chunk_seconds, 1e-9))
+                    self._tail_limit = int(batch.chunks_of(single))
                     if self._tail_limit >= self._lanes:  # such as tokens, which fill vectors alone
                         batch = single
                     self._stages["batch"] = batch

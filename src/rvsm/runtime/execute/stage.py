@@ -138,7 +138,7 @@ class Stage:
         """Return the seconds of each step for the chunk in these arrays, on this thread: the minimum of several."""
         desk = self._desk(inputs, outputs, range(self.schedule.images), threads=1, shared=True)
         best = [float("inf")] * len(self.schedule.steps)
-        for _ in range(repeats if self.schedule.seconds < LONG else 1):
+        for _ in range(1 if self.is_long else repeats):
             for k in range(len(best)):
                 begin = time.perf_counter()
                 self._play(desk.address, k, k + 1, 0)
@@ -147,11 +147,29 @@ class Stage:
         return best
 
     def measure(self, inputs: Sequence[Floats], outputs: Sequence[Floats]) -> None:
-        """Time the chunk in these arrays on this thread and store the time; for large networks it is only estimated."""
+        """Time the chunk in these arrays on this thread and store the time; for large networks it is only estimated.
+
+        The first run fills memory that was never used before, and caches; the time is that of later ones.
+        """
         self.chunk_seconds = self.schedule.seconds
-        if self.schedule.seconds <= LONG:
+        if not self.is_long:
             run = partial(self.perform, inputs, outputs, range(self.schedule.images), alone=True)
+            run()
             self.chunk_seconds = least_seconds(run, limit=LONG)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether measuring the stage would take too long."""
+        return self.schedule.seconds > LONG
+
+    def chunks_of(self, other: "Stage") -> float:
+        """Return how many chunks of another stage take as long as one of this; estimates are compared with each other.
+
+        Estimates may be wrong by a factor of two, but mostly both by the same one.
+        """
+        if self.is_long or other.is_long:
+            return self.schedule.seconds / max(other.schedule.seconds, 1e-9)
+        return self.chunk_seconds / max(other.chunk_seconds, 1e-9)
 
     def _desk(
         self, inputs: Sequence[Floats], outputs: Sequence[Floats], images: range, *, threads: int, shared: bool
