@@ -151,6 +151,7 @@ def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) 
 
 
 def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
+    trial.program(*inputs)  # wakes the helper threads, which slept meanwhile, and fills the caches
     for _ in range(3):
         start = time.perf_counter()
         trial.program(*inputs)
