@@ -33,7 +33,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_blocks_cover_each_weight_exactly_once(layout: str) -> None:
     w = LAYOUTS[layout]
-    blocks = list(Layer("w", w).blocks())
+    blocks = [block for (block,) in Layer("w", w).blocks(w)]
     covered = [
         block.data_ptr() + block.element_size() * offset for block in blocks for offset in reached(block).tolist()
     ]
@@ -57,7 +57,7 @@ def reached(w: Tensor) -> Tensor:
 
 def test_grouped_weights_are_not_cut_into_blocks() -> None:
     w = torch.zeros(LARGE)
-    assert [block is w for block in Layer("w", w, groups=rvsm.Filter()).blocks()] == [True]
+    assert [block is w for (block,) in Layer("w", w, groups=rvsm.Filter()).blocks(w)] == [True]
 
 
 def as_convolution(w: Tensor, groups: int) -> Tensor:

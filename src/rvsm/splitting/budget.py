@@ -351,9 +351,8 @@ def _magnitudes(unit: Unit, scale: float = 1.0, cost: Callable[[Layer], float] =
     costs = unit.costs(cost)
     if unit.first.elementwise:  # no copies: views of the weights in their memory order, since any order will do
         w = unit.first.w
-        return Magnitudes(
-            [w] if w.is_contiguous() else [*unit.first.blocks()], scale, costs.view(1).numpy(), unit.ranks
-        )
+        blocks = [w] if w.is_contiguous() else [block for (block,) in unit.first.blocks(w)]
+        return Magnitudes(blocks, scale, costs.view(1).numpy(), unit.ranks)
     magnitudes = unit.magnitudes()
     costs = costs.view(1) if costs.numel() == 1 else costs.expand_as(magnitudes).flatten()
     return Magnitudes([magnitudes], scale, costs.cpu().numpy(), unit.ranks)

@@ -225,7 +225,7 @@ class Layer:
         if self._kept is None:
             self._kept = torch.empty_like(self.local, requires_grad=False)
         self._away = True  # first: after an interrupt, `look_back` finds w in the parameter
-        for v, w in self._blocks(self.local.detach(), self._kept):
+        for v, w in self.blocks(self.local.detach(), self._kept):
             w.copy_(v)
             v.copy_(self.v(w, alpha))
 
@@ -236,7 +236,7 @@ class Layer:
         been computed on another machine, before a checkpoint was loaded.
         """
         if self._away and self._kept is not None and self._kept.dtype == self.parameter.dtype:  # else v was converted
-            for found, w in self._blocks(self.local.detach(), self._kept):
+            for found, w in self.blocks(self.local.detach(), self._kept):
                 if not torch.equal(v := self.v(w, alpha), found):
                     w.copy_(torch.where(torch.isclose(found, v, rtol=1e-5, atol=0.0), w, found))
 
@@ -265,10 +265,17 @@ class Layer:
         oriented = self._oriented(w)
         return self._restored(grouped.prox(oriented, step, self._of_whole_groups(oriented)))
 
-    def blocks(self) -> Iterator[Tensor]:
-        """Yield views that cover w and fit in the cache; all of w at once if its weights are grouped."""
-        for (w,) in self._blocks(self.w):
-            yield w
+    def blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+        """Yield corresponding views that cover the tensors and fit in the cache.
+
+        They are the tensors themselves if the weights are grouped, or if the memory orders of the tensors differ.
+        """
+        alike = self.elementwise and len({tensor.stride() for tensor in tensors}) == 1
+        flat = [_flat(tensor) for tensor in tensors] if alike else [None]
+        if any(view is None for view in flat):
+            yield tensors
+        else:
+            yield from zip(*(torch.split(view, _BLOCK) for view in flat if view is not None), strict=True)
 
     def magnitudes(self, w: Tensor) -> Tensor:
         """Return the magnitude of each group of ``w``, of its part here if it has others elsewhere."""
@@ -317,7 +324,8 @@ class Layer:
         if self.transposed or (self.shard is not None and self.shard.dim != 0):
             by_output = replace(self, groups=Filter(), coupling=None, parts_of=None)
             return by_output.spread(by_output.counts(~unused) == 0)
-        return unused.flatten(1).all(1).view(-1, *[1] * (unused.dim() - 1))
+        smallest = unused.view(torch.uint8).flatten(1).amin(1)  # vector code, where all() of booleans has none
+        return smallest.bool().view(-1, *[1] * (unused.dim() - 1))
 
     def counts(self, chosen: Tensor) -> Tensor:
         """Return how many weights of each group are chosen, on all processes."""
@@ -378,15 +386,6 @@ class Layer:
         """Return a tensor of the shape of the whole weight in the order [out, in, *kernel], without its memory."""
         w = torch.zeros((), device=self.local.device).expand(self.parameter.shape)
         return w if self.elementwise else self._reordered(w, self.convolution_groups)
-
-    def _blocks(self, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """Yield corresponding views that cover the tensors; the tensors themselves if their memory orders differ."""
-        alike = self.elementwise and len({tensor.stride() for tensor in tensors}) == 1
-        flat = [_flat(tensor) for tensor in tensors] if alike else [None]
-        if any(view is None for view in flat):
-            yield tensors
-        else:
-            yield from zip(*(torch.split(view, _BLOCK) for view in flat if view is not None), strict=True)
 
     @property
     def _by_input(self) -> bool:

@@ -90,7 +90,7 @@ class RVSM(Targeted):
         """Pull w towards u: w ← w − ηβ(w − u)."""
         if self.decoupled and self.order == "proof":
             if layer.penalty is not None:  # otherwise u is w
-                for w in layer.blocks():  # so that u is never larger than the cache
+                for (w,) in layer.blocks(layer.w):  # so that u is never larger than the cache
                     w.lerp_(layer.prox(w), layer.pull(lr))
             return
         u = self.sparse(layer)
@@ -126,9 +126,14 @@ class RVSM(Targeted):
             return
         momentum = float(self.optimizer_options(layer).get("momentum", 0.0))
         limit = layer.threshold * (1 - momentum) / lr * self.gradient_scale
-        unused = self.sparse(layer) == 0
-        limited = torch.where(unused, gradient.clamp(-limit, limit), gradient)
-        gradient.copy_(torch.where(layer.emptied_outputs(unused), self.alpha * limited, limited))
+        unused = torch.empty_like(layer.w, dtype=torch.bool)
+        for w, g, mask in layer.blocks(layer.w.detach(), gradient, unused):
+            torch.eq(layer.prox(w), 0, out=mask)
+            if len(g) and float(g.abs().max()) > limit:  # a process may have no part of it
+                g.copy_(torch.where(mask, g.clamp(-limit, limit), g))
+        emptied = layer.emptied_outputs(unused)
+        if bool(emptied.any()):
+            gradient.mul_(torch.where(emptied, self.alpha, 1.0))
 
     def __post_init__(self) -> None:
         super().__post_init__()
