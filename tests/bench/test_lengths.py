@@ -35,9 +35,9 @@ def test_a_file_for_all_lengths(tmp_path: Path, capsys: pytest.CaptureFixture[st
         return capsys.readouterr().err
 
     assert "cannot take floats of shape (1, 9): " in (error := refused("--input", "9", "--lengths", "40"))
-    assert "--integers if it has integers, such as the numbers of words" in error
+    assert "--integers if it consists of integers, such as the indices of words" in error
     example = ["--input", "9", "--integers"]
-    assert "the positions of the longest sequence, at least 16, but is 8" in refused(*example, "--lengths", "8")
+    assert "the length of the longest sequence, at least 16, but is 8" in refused(*example, "--lengths", "8")
     assert "must be a length from 2 to 40" in refused("--input", "41", "--integers", "--lengths", "40")
 
     assert main(["pack", *network, *example, "--lengths", "40", "--values", "bfloat16"]) == 0

@@ -180,7 +180,7 @@ class TestValues:
             (["--training.clip", "0"], "training.clip must be a norm > 0, or null, but is 0.0"),
             (
                 ["--training.batch", "4", "--training.accumulate", "8"],
-                "training.accumulate = 8 parts of a batch of 4 would be empty",
+                "training.accumulate must be at most the number of images in a batch, 4, but is 8",
             ),
             (["--augment.crop", "-1"], "augment.crop must be a number of pixels ≥ 0 but is -1"),
             (["--budget.sparsity", "90"], "[budget] sparsity must be in [0, 1) but is 90.0; for 90 % write 0.9"),

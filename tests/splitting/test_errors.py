@@ -71,7 +71,7 @@ CONSTRUCTION = {
     "overrides must be like {'fc.*': {'penalty': ...}} but is {'4.*': 0.5}": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, overrides={"4.*": 0.5}
     ),
-    "budget must be a rvsm.Budget(sparsity, steps) but is 0.9": lambda m: rvsm.RVSM(m, "l0", budget=0.9),
+    "budget must be an rvsm.Budget(sparsity, steps) but is 0.9": lambda m: rvsm.RVSM(m, "l0", budget=0.9),
     "sparsity must be a number in [0, 1) but is '0.9'": lambda m: rvsm.RVSM(m, "l0", sparsity="0.9", steps=9),
     "ramp must be a number but is 'x'": lambda m: rvsm.Budget(0.5, 9, ramp="x"),
     "every must be an integer number of optimizer steps ≥ 1 but is 2.5": lambda m: rvsm.Budget(0.5, 9, every=2.5),

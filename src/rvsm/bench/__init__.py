@@ -1,4 +1,4 @@
-"""Compare the sparse runtime with alternative engines."""
+"""Compare the sparse runtime with other engines."""
 
 from rvsm.bench.commands import bench, measure, pack, profile
 from rvsm.bench.comparison import Comparison, Measurement, compare

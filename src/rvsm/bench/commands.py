@@ -35,7 +35,7 @@ def model_of(
         source: the folder of a finished run, or ``module:callable``, which makes the network.
         weights: its weights, as a safetensors file or a ``.pt`` file of tensors.
         shape: the shape of one example, for example 3, 32, 32 for an image; not needed for a run.
-        integers: whether the input has integers, such as the numbers of words.
+        integers: whether the input consists of integers, such as the indices of words.
         allow_import: the models, as module:callable, that a run may import.
 
     """
@@ -65,7 +65,7 @@ def model_of(
         kind = "integers" if integers else "floats"
         raise ValueError(
             f"{source} cannot take {kind} of shape {tuple(example.shape)}: {reason}; give the shape of one example with"
-            " --input, and --integers if it has integers, such as the numbers of words"
+            " --input, and --integers if it consists of integers, such as the indices of words"
         ) from error
     return model, example
 

@@ -112,7 +112,8 @@ def _resume(words: list[str]) -> None:
 def _compare(words: list[str]) -> None:
     parser = parser_of(
         "compare",
-        "Run what is missing and skip what is finished. Print and save a table with mean ± std and a page.",
+        "Start missing runs, resume unfinished ones and skip finished ones. Print a table with mean ± std, and save it"
+        " together with a page.",
         usage="rvsm compare FILE… [--seeds N] [--jobs N] [--runs DIR] [--out DIR] [--section.option VALUE …]",
         epilog="Other options apply to all files; rvsm train --help lists them.",
         allow_abbrev=False,
@@ -167,7 +168,9 @@ def _report(words: list[str]) -> None:
 
 
 def _collect(words: list[str]) -> None:
-    parser = parser_of("collect", "Save finished runs as lines of a small text file, the source of tables of results.")
+    parser = parser_of(
+        "collect", "Save finished runs as lines of a small text file, from which tables of results are made."
+    )
     parser.add_argument("runs", nargs="+", type=path, metavar="RUN", help="folders of finished runs")
     replaced_lines = "the file; a line with the same name, options and seed is replaced"
     parser.add_argument("--into", type=path, required=True, metavar="FILE.jsonl", help=replaced_lines)

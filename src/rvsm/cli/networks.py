@@ -21,7 +21,7 @@ def pack(words: list[str]) -> None:
         type=int,
         metavar="N",
         help="make a file for sequences of any length up to N; the first size of --input is the length of an example,"
-        " which should be no other size of the network",
+        " which should differ from all other sizes in the network",
     )
     parser.add_argument(
         "--values",
@@ -45,7 +45,7 @@ def pack(words: list[str]) -> None:
 
 def bench(words: list[str]) -> None:
     """Time a network in several engines."""
-    parser = parser_of("bench", "Time a network in the sparse runtime and in alternative engines.")
+    parser = parser_of("bench", "Time a network in the sparse runtime and in other engines.")
     parser.add_argument(
         "source", metavar="RUN|module:callable|FILE", help="a finished run, a network, or a packed file"
     )
@@ -56,7 +56,7 @@ def bench(words: list[str]) -> None:
     parser.add_argument(
         "--batches", type=_shape, default=(1, 16, 64), metavar="N,N,…", help="batch sizes (default: 1,16,64)"
     )
-    parser.add_argument("--threads", type=int, help="threads of every engine (default: that of torch)")
+    parser.add_argument("--threads", type=int, help="threads of every engine (default: as many as torch uses)")
     parser.add_argument("--keep", action="store_true", help="save size and speeds in the run's folder, for reports")
     options = parser.parse_args(words)
     from rvsm.bench import bench, measure
@@ -78,8 +78,8 @@ def profile(words: list[str]) -> None:
     parser = parser_of(
         "profile",
         "Measure how long each layer of a network takes in the sparse runtime on this machine, depending on its zeros,"
-        " and write it to a file for rvsm train --budget.speedup 5 --budget.profile FILE. Measure on the machine, with"
-        " the batch size and the threads, that the speed is for, while nothing else runs there.",
+        " and write it to a file for rvsm train --budget.speedup 5 --budget.profile FILE. Measure on the machine on"
+        " which the network will run, with its batch size and number of threads, while nothing else runs there.",
     )
     parser.add_argument("source", metavar="RUN|module:callable", help="a run, or a callable that makes the network")
     _add_network(parser)
@@ -161,7 +161,9 @@ def _add_network(parser: argparse.ArgumentParser) -> None:
     weights = "the weights for module:callable: a .safetensors file, or a .pt file that holds only tensors"
     parser.add_argument("--weights", type=path, help=weights)
     parser.add_argument("--input", type=_shape, metavar="C,H,W", help="the shape of one example; not needed for a run")
-    parser.add_argument("--integers", action="store_true", help="the input has integers, such as the numbers of words")
+    parser.add_argument(
+        "--integers", action="store_true", help="the input consists of integers, such as the indices of words"
+    )
     add_allow_import(parser)
 
 

@@ -26,9 +26,7 @@ def sweep(words: list[str]) -> None:
         help="an option of rvsm train to vary: low:high, low:high:log for a logarithmic scale, or a,b,c",
     )
     parser.add_argument("--trials", type=int, metavar="N", help="trials of all processes together (default: 40)")
-    goals = (
-        "more of this is better: accuracy (default; on validation images), sparsity, multiplications (saved) or speed"
-    )
+    goals = "what to maximise: accuracy (default; on validation images), sparsity, multiplications (saved) or speed"
     parser.add_argument("--goal", action="append", default=[], metavar="GOAL", help=f"{goals}; may be given twice")
     parser.add_argument("--sweep", type=path, metavar="FOLDER", help="the sweep's folder (default: sweeps/NAME)")
     url = "the URL of a database, so that processes on other machines can join (default: a SQLite file in the folder)"

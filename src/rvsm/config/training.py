@@ -58,7 +58,10 @@ class Training:
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"training.clip must be a norm > 0, or null, but is {self.clip}")
         if self.batch < self.accumulate:
-            raise ValueError(f"training.accumulate = {self.accumulate} parts of a batch of {self.batch} would be empty")
+            raise ValueError(
+                f"training.accumulate must be at most the number of images in a batch, {self.batch}, but is"
+                f" {self.accumulate}"
+            )
 
 
 @dataclass(frozen=True)

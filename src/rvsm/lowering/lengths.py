@@ -34,7 +34,7 @@ Lower = Callable[[int], Plan]
 def any_length(model: nn.Module, examples: tuple[Tensor, ...], longest: int, threads: int | None) -> SequenceProgram:
     """Return a program for sequences of up to ``longest`` positions; raise ValueError if there can be none."""
     if not isinstance(longest, int) or isinstance(longest, bool) or longest < LEAST:
-        raise ValueError(f"lengths must be the positions of the longest sequence, at least {LEAST}, but is {longest!r}")
+        raise ValueError(f"lengths must be the length of the longest sequence, at least {LEAST}, but is {longest!r}")
     if examples[0].ndim < 2 or not 2 <= examples[0].shape[1] <= longest:
         raise ValueError(
             f"the second size of the first example must be a length from 2 to {longest}, as in (batch, length, …), but"
@@ -184,6 +184,6 @@ def _compare(model: nn.Module, program: SequenceProgram, inputs: tuple[Tensor, .
         found = difference(program(*inputs), expected)
     if not found <= TOLERANCE:
         raise ValueError(
-            f"the length of the sequences cannot be free: for {inputs[0].shape[1]} positions, the model computes"
-            f" something else than for others (a difference of {found:.1g})"
+            f"the length of the sequences cannot vary: for {inputs[0].shape[1]} positions, the model does not compute"
+            f" the same as for other lengths (a difference of {found:.1g})"
         )

@@ -89,7 +89,7 @@ def _family(graph: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> Family:
     shortest, longest, axes = checked_lengths(graph.pop("lengths"))
     plan = _with_tensors(bare_plan(graph, longest), tensors)
     if not set(axes) <= set(plan.weights):
-        raise ValueError("there are axes of weights that do not exist")
+        raise ValueError("it names axes of weights that do not exist")
     family = Family(graph, shortest, longest, plan.weights, plan.biases, axes)
     family.plan(shortest)
     return family

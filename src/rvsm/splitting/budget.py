@@ -59,11 +59,11 @@ class Budget:
             is 0.5 %, or half of the final density if that is less, and at least one weight per output; but all layers
             together keep no more in this way than half of what the target leaves. Thus no layer dies, at any target.
         every: the number of steps between two evaluations of the quantile; a hundredth of the ramp by default.
-        speedup: how many times faster than the dense network the runtime is to run the sparse one, instead of
-            ``sparsity``.
+        speedup: how many times faster the runtime should run the sparse network than the dense one; give it instead
+            of ``sparsity``.
         profile: the times of the layers, as a file written by ``rvsm profile`` or an object from `rvsm.profile`, for
-            the machine, the batch size and the threads that the speed is for; measured here by default, with a batch
-            of 64.
+            the machine, the batch size and the number of threads with which the network will run; measured on this
+            machine by default, with a batch of 64.
 
     >>> budget = Budget(sparsity=0.9, steps=100)
     >>> [budget.phase(step) for step in (0, 50, 70, 1000)]
@@ -374,8 +374,8 @@ def require_speedup(speedup: float) -> float:
         raise TypeError(f"speedup must be a number > 1, such as 5, but is {speedup!r}")
     if not 1 < speedup < float("inf"):
         raise ValueError(
-            f"speedup must be > 1 but is {speedup}: it says how many times faster than the dense network the sparse"
-            " one is to be"
+            f"speedup must be > 1 but is {speedup}: it is how many times faster than the dense network the sparse one"
+            " should be"
         )
     return float(speedup)
 

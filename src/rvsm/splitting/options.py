@@ -52,7 +52,7 @@ def as_budget(sparsity: float | None, steps: int | None, budget: Budget | None) 
     """Return the target, given by its two main numbers or as a budget; None if there is none."""
     if budget is not None:
         if not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a rvsm.Budget(sparsity, steps) but is {budget!r}")
+            raise TypeError(f"budget must be an rvsm.Budget(sparsity, steps) but is {budget!r}")
         if sparsity is not None or steps is not None:
             raise ValueError("give either budget= or sparsity= and steps=, not both")
         return budget

@@ -50,8 +50,8 @@ class Portable:
             support = {name: saved["support"][name] for name in used["support"]}
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(
-                f"expected what portable().state_dict() of a {self._method.name} with the same options returned, but"
-                f" its values or tensors are missing or damaged: {error}"
+                f"expected the result of portable().state_dict() for the method {self._method.name!r} with the same"
+                f" options, but values or tensors are missing or damaged: {error}"
             ) from None
         self._method.load_state_dict({**state, "memory": memory, "support": support})
 

@@ -65,7 +65,7 @@ class Support:
             if found != list(mask.shape):
                 raise ValueError(
                     f"expected a parameter {name!r} of shape {list(mask.shape)} but found {found}; pass a copy or"
-                    " an average of the sparsified model, divided among processes as it is"
+                    " an average of the sparsified model, divided among processes in the same way"
                 )
         overwrite((parameters[name], self.applied(name, local(parameters[name]).detach())) for name in self.masks)
 

@@ -205,7 +205,7 @@ def _refuse(config: Config, folder: Path) -> None:
         raise ValueError(f"{folder} is finished; see it with: rvsm report {quoted(folder)}, or give another folder")
     raise ValueError(
         f"{folder} holds this run, unfinished; continue with: {resuming(folder, config)}, unless another process is"
-        " in it"
+        " training there"
     )
 
 
