@@ -57,7 +57,7 @@ class Installed:
         if done.returncode:
             # Nobody pins setuptools, so that only a missing registry is a reason not to get it.
             probe = call([*PIP, "download", "--quiet", "--retries", "0", "--no-deps", "setuptools>=77"], folder)
-            if probe.returncode:
+            if probe.returncode and "CI" not in os.environ:
                 pytest.skip(f"pip cannot download: {(probe.stderr.splitlines() or ['no reason given'])[-1]}")
         assert done.returncode == 0, done.stderr
 

@@ -1,5 +1,6 @@
 """What may be asked for before there is a model."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,17 @@ def test_a_method_is_built_for_the_steps_that_a_trainer_finds() -> None:
     assert built.budget == rvsm.Budget(0.5, 40, ramp=0.2)
     assert isinstance(recipe(sparsity=0.5, method="admm").build(nn.Linear(9, 9), 40), rvsm.ADMM)
     assert isinstance(recipe(penalty=rvsm.L1(lam=1e-3), method="proxsgd").build(nn.Linear(9, 9), None), rvsm.ProxSGD)
+
+
+def test_a_method_of_another_distribution_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "made_method-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: made-method\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[rvsm.methods]\nmade = made_method:Made\n")
+    (tmp_path / "made_method.py").write_text("import rvsm\n\nclass Made(rvsm.Magnitude):\n    name = 'made'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    built = recipe(sparsity=0.5, method="made").build(nn.Linear(9, 9), 40)
+    assert (type(built).__module__, built.name) == ("made_method", "made")
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from rvsm.groups import GROUPS
 from rvsm.models import MODELS
 from rvsm.optimizers import OPTIMIZERS
 from rvsm.penalties import PENALTIES
-from rvsm.plugins import plugins
 from rvsm.schedules import SCHEDULES
-from rvsm.splitting import METHODS, Budget
+from rvsm.splitting import Budget, methods
 
 Entry = Callable[..., Any]
 
@@ -41,7 +40,7 @@ CHOICES: dict[str, Section] = {
     "optimizer": Section(OPTIMIZERS, "sgd"),
     "schedule": Section(SCHEDULES, "cosine"),
     "method": Section(
-        {"dense": Dense, **METHODS, **{n: m for n, m in plugins("rvsm.methods").items() if n not in METHODS}},
+        {"dense": Dense, **methods()},
         "rvsm",
         frozenset({"model", "penalty", "groups", "budget", "steps", "epoch_steps", "example_input"}),
     ),

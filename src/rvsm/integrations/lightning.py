@@ -18,7 +18,7 @@ class LightningCallback(SparseTraining, Callback):
 
     Args:
         sparsity: the final fraction of zeros; None for a ``penalty`` with its λ.
-        method: "rvsm", or another method in `rvsm.splitting.METHODS`.
+        method: "rvsm", or the name of another method, see `rvsm.splitting.methods`.
         budget: further options of the target, such as {"by": "flops"}; see `rvsm.Budget`.
         steps: the number of optimizer steps, if the trainer does not know it.
         recalibrate: batches for batch norm, at each validation and at the end; see `rvsm.recalibrate`.

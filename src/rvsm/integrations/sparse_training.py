@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from rvsm.splitting import METHODS, Budget, Method
+from rvsm.splitting import Budget, Method, methods
 from rvsm.splitting.budget import require_fraction
 from rvsm.splitting.recalibrate import Batches
 from rvsm.splitting.weights import unwrap
@@ -38,8 +38,8 @@ class Recipe:
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ValueError(f"unknown method {self.method!r}; choose from {', '.join(METHODS)}")
+        if self.method not in methods():
+            raise ValueError(f"unknown method {self.method!r}; choose from {', '.join(methods())}")
         known = self._known()
         others = known - {"sparsity", "steps", "budget"}
         if unknown := sorted(self.options.keys() - others):
@@ -68,7 +68,7 @@ class Recipe:
             derived |= {"sparsity": self.sparsity, "steps": steps}
         if self.method == "rvsm" and "penalty" not in self.options:
             derived["penalty"] = "l0"
-        method: Callable[..., Method] = METHODS[self.method]
+        method: Callable[..., Method] = methods()[self.method]
         return method(model, **{k: v for k, v in derived.items() if k in known}, **self.options)
 
     def _check_budget(self, known: set[str]) -> None:
@@ -86,7 +86,7 @@ class Recipe:
         Budget(self.sparsity, steps=1, **self.budget)  # makes the checks that are possible before training
 
     def _known(self) -> set[str]:
-        return set(signature(METHODS[self.method]).parameters) - {"model"}
+        return set(signature(methods()[self.method]).parameters) - {"model"}
 
 
 class SparseTraining:

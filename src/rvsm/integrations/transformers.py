@@ -27,7 +27,7 @@ class TransformersCallback(SparseTraining, TrainerCallback):
 
     Args:
         sparsity: the final fraction of zeros; None for a ``penalty`` with its λ.
-        method: "rvsm", or another method in `rvsm.splitting.METHODS`.
+        method: "rvsm", or the name of another method, see `rvsm.splitting.methods`.
         budget: further options of the target, such as {"scope": "layer"}; see `rvsm.Budget`.
         steps: the number of optimizer steps; by default the trainer's own.
         recalibrate: batches for batch norm, at each evaluation and at the end; see `rvsm.recalibrate`.

@@ -3,6 +3,7 @@
 To add a method, write a file with a subclass of `Method` and add a line to `METHODS`.
 """
 
+from rvsm.plugins import plugins
 from rvsm.splitting.acdc import ACDC
 from rvsm.splitting.admm import ADMM
 from rvsm.splitting.attachment import release
@@ -23,6 +24,12 @@ METHODS: dict[str, type[Method]] = {
     "acdc": ACDC,
 }
 
+
+def methods() -> dict[str, type[Method]]:
+    """Return the methods by name: those above, then those of other installed distributions."""
+    return METHODS | {name: method for name, method in plugins("rvsm.methods").items() if name not in METHODS}
+
+
 __all__ = [
     "ACDC",
     "ADMM",
@@ -34,6 +41,7 @@ __all__ = [
     "ProxSGD",
     "Support",
     "keep_zeros",
+    "methods",
     "profile",
     "recalibrate",
     "release",
