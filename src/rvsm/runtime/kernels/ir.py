@@ -181,5 +181,7 @@ def declarations(lanes: int) -> str:
             f"declare {v} @llvm.sqrt.v{lanes}f32({v})",
             f"declare {v} @llvm.masked.load.v{lanes}f32.p0(ptr, i32, <{lanes} x i1>, {v})",
             f"declare void @llvm.masked.store.v{lanes}f32.p0({v}, ptr, i32, <{lanes} x i1>)",
+            f"declare {v} @llvm.masked.gather.v{lanes}f32.v{lanes}p0(<{lanes} x ptr>, i32, <{lanes} x i1>, {v})",
+            f"declare float @llvm.vector.reduce.fadd.v{lanes}f32(float, {v})",
         ]
     )

@@ -127,6 +127,16 @@ class Kernel(Function):
                 f"call void @llvm.masked.store.v{v}f32.p0({self.kind} {value}, ptr {pointer}, i32 4, <{v} x i1> {mask})"
             )
 
+    def gather(self, pointer: str, numbers: str) -> str:
+        """Load floats by their numbers, a vector of integers; where a number is negative, the result is zero."""
+        v = self.lanes
+        each = self.op(f"getelementptr float, ptr {pointer}, {self.vectors.integers} {numbers}")
+        there = self.op(f"icmp sge {self.vectors.integers} {numbers}, zeroinitializer")
+        return self.op(
+            f"call {self.kind} @llvm.masked.gather.v{v}f32.v{v}p0(<{v} x ptr> {each}, i32 4, <{v} x i1> {there},"
+            f" {self.kind} zeroinitializer)"
+        )
+
     @contextmanager
     def row_vectors(self, width: str, *, ragged: bool) -> Iterator[tuple[str, Callable[[str, str], None]]]:
         """Loop over the vectors of a row of floats; yields the offset in bytes, and a function to store a vector there.
@@ -191,6 +201,10 @@ class Vectors:
     def sqrt(self, a: str) -> str:
         """Return √a."""
         return self.f.op(f"call {self.kind} @llvm.sqrt.v{self.lanes}f32({self.kind} {a})")
+
+    def sum(self, a: str) -> str:
+        """Return the sum of all lanes, in any order."""
+        return self.f.op(f"call reassoc float @llvm.vector.reduce.fadd.v{self.lanes}f32(float 0.0, {self.kind} {a})")
 
     def rotated(self, a: str, shift: int) -> str:
         """Return the lanes of a moved by ``shift``; those at the end begin again at the front."""

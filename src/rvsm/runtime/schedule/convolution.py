@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule import panels, windows
+from rvsm.runtime.schedule import matvec, panels, windows
+from rvsm.runtime.schedule.choice import DENSE_ABOVE, SPARSE_BELOW, clear_choice
 from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
 from rvsm.runtime.schedule.packing import Floats, Integers, Packed, dense_blocks, pack, sparse_blocks, thread_ranges
@@ -20,8 +21,6 @@ from rvsm.runtime.schedule.step import Cost, Extent, Rule, Site, Step, parameter
 from rvsm.runtime.schedule.taps import MASKED_AT_ONCE, SHORT_ROW, Taps, copies, in_place, phase_count, scratch, taps
 from rvsm.runtime.schedule.tiling import Tiling, bands, fused, passes, tilings
 
-SPARSE_BELOW = 0.1  # the densities at which the choice is clear
-DENSE_ABOVE = 0.9
 DENSE_UNTRIED = 0.5  # the density that decides if a trial would take too long
 LONG = 0.25  # seconds: longer samples, with kernels as large as an image, are not run
 MAX_OFFSET = (1 << 31) - 1
@@ -34,6 +33,8 @@ def steps(site: Site[Convolution]) -> list[Step]:
     assert site.weights is not None
     if windows.fits(site):
         return windows.depthwise(site)
+    if matvec.fits(site):
+        return [matvec.step(site, _shared(site, "matrix", lambda: matvec.matrix(site)))]
     where, weights = taps(site), cache(site.weights.dense)
     way = _shared(site, "way", lambda: _way(site, where, weights))
     made = _compute(site, where, weights, dense=way == "dense")
@@ -55,11 +56,8 @@ def _shared(site: Site[Convolution], key: Hashable, make: Callable[[], Made]) ->
 def _way(site: Site[Convolution], where: Taps, weights: Callable[[], Floats]) -> str:
     """Return whether this layer is faster sparse or dense."""
     assert site.weights is not None
-    if site.choose is not None:
-        return site.choose
-    density = 1 - site.weights.sparsity
-    if density >= DENSE_ABOVE or density <= SPARSE_BELOW:
-        return "dense" if density >= DENSE_ABOVE else "sparse"
+    if (clear := clear_choice(site)) is not None:
+        return clear
     seconds, arena = {}, aligned(site.arena_bytes)
     for way in ("sparse", "dense"):
         sample = _compute(site, where, weights, dense=way == "dense", sample=True)
@@ -67,7 +65,7 @@ def _way(site: Site[Convolution], where: Taps, weights: Callable[[], Floats]) ->
         # A number in a stream takes about a nanosecond at each tile.
         guess = NANOSECOND * sum(n * _table(step, "stream").size for n, step in zip(tiles, sample, strict=True))
         if guess > LONG:
-            return "dense" if density > DENSE_UNTRIED else "sparse"
+            return "dense" if 1 - site.weights.sparsity > DENSE_UNTRIED else "sparse"
         outputs = [_kernel(step).vectors * _table(step, "channels")[0].size for step in sample]
         total = sum(n * size for n, size in zip(tiles, outputs, strict=True))
         seconds[way] = sum(step.seconds(arena) for step in sample) / total
@@ -169,6 +167,8 @@ def _spans(made: list[Step], reach: int) -> Integers:
 
 def cost(extent: Extent[Convolution]) -> Cost:
     """Return the cost of a convolution: its streams of weights, its tiles, and the copies of its input."""
+    if matvec.suits(extent.operation, extent.sources[0], extent.shape, extent.unit):
+        return matvec.cost(extent)
     o, source, shape, unit, machine = extent.operation, extent.sources[0], extent.shape, extent.unit, extent.machine
     weights, taps = prod(o.weight_shape(extent.sources)), prod(o.kernel)
     density = extent.nonzero / weights
