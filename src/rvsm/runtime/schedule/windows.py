@@ -48,8 +48,7 @@ class _Room:
         self.line = self.part * self.stride
         self.bytes = -(-rows * self.line // 64) * 64
         self.corner = o.padding[0] * self.line
-        down, right = (np.arange(o.kernel[k], dtype=np.int64) * o.dilation[k] for k in range(2))
-        self.offsets = np.add.outer(down * self.line, self.at(right)).reshape(-1)
+        self.offsets = self.at(np.arange(o.kernel[1], dtype=np.int64) * o.dilation[1])
         self.phases = self.at(o.padding[1] + np.arange(self.stride, dtype=np.int64))
 
     def at(self, column: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -84,7 +83,7 @@ def _step(site: Windows, mode: str, weights: NDArray[Any], activation: Activatio
     o, x, y = site.operation, site.sources[0], site.target
     room = _Room(site)
     whole = -(-y.geometry.width // site.machine.lanes) * site.machine.lanes  # columns of a row in whole vectors
-    kernel = Window(site.machine.lanes, mode, len(room.offsets), o.stride[1], activation.name)
+    kernel = Window(site.machine.lanes, mode, *o.kernel, *o.stride, o.dilation[0], activation.name)
     operands: Operands = {
         "x": x.place,
         "x_plane": x.geometry.plane,
@@ -102,7 +101,7 @@ def _step(site: Windows, mode: str, weights: NDArray[Any], activation: Activatio
         "lines": y.geometry.height,
         "columns": y.geometry.width,
         "plain": min(y.geometry.height, max(0, (prod(y.shape[1:]) - whole) // y.geometry.width + 1)),
-        "down": room.line * o.stride[0],
+        "below": room.line * o.stride[0],
         "offsets": room.offsets,
         "weights": np.ascontiguousarray(weights, dtype=np.float32),
         "weights_channel": 4 * weights.shape[1] if len(weights) > 1 else 0,
