@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import rvsm
 from runtime import packages, sections
 from rvsm.bench.comparison import Comparison, compare
-from rvsm.models import resnet18
+from rvsm.models import MODELS, resnet18
 from rvsm.runtime.kernels.jit import machine
 
 HERE = Path(__file__).parent
@@ -137,6 +137,7 @@ class Case:
     sparse: Callable[[torch.Size], bool] = lambda shape: len(shape) > 1 and shape[1] > 3
 
 
+GRAY = {"convnet": (1, 8, 8), "lenet5": (1, 28, 28)}
 CASES = {
     "BERT-base shape, 128 tokens, 90 % zeros": Case(lambda: encoder(768, 12, 12), (128, 768), 0.9, {1: 3.0}),
     "BERT-base shape, 128 tokens, 95 % zeros": Case(lambda: encoder(768, 12, 12), (128, 768), 0.95, {8: 5.0}),
@@ -146,6 +147,10 @@ CASES = {
     "MobileNetV2, 224 pixels, 90 % zeros in 1 × 1 convolutions": Case(
         mobilenet_v2, (3, 224, 224), 0.9, {1: 1.5}, lambda shape: len(shape) == 4 and shape[2:] == (1, 1)
     ),
+    **{
+        f"rvsm.models.{name}, 80 % zeros": Case(build, GRAY.get(name, (3, 32, 32)), 0.8, {1: 1.0})
+        for name, build in MODELS.items()
+    },
 }
 
 
