@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from rvsm.runtime import file
+from rvsm.runtime.execute import program as program_module
 from rvsm.runtime.execute.program import Program
+from rvsm.runtime.execute.stage import TRIES
 from rvsm.runtime.execute.team import cores
 from rvsm.runtime.plan.operation import RELU
 from rvsm.runtime.plan.operations import Convolution, Pooling
@@ -259,6 +261,30 @@ def test_images_of_which_a_vector_is_too_large_go_one_by_one(monkeypatch: pytest
     monkeypatch.setattr(layout, "MAX_ARENA", 1000)
     with pytest.raises(ValueError, match="GiB for its activations"):
         Program(plan(), threads=1).prepare()
+
+
+def test_large_maps_go_one_by_one_because_caches_do_not_hold_a_vector_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Program(plan(), threads=1).prepare()
+    monkeypatch.setattr(program_module, "SPILL", usual._single.schedule.arena_bytes)
+    small = Program(plan(), threads=1).prepare()
+    assert small._batch is small._single
+    assert small.memory < usual.memory
+    np.testing.assert_allclose(small(images(35)), usual(images(35)), rtol=1e-4, atol=1e-4)
+
+
+def test_threads_try_to_share_images_and_to_have_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_module, "SPILL", 0)
+    alone, program = (Program(plan(), threads=threads).prepare() for threads in (1, 2))
+    stage = program._batch
+    stage.chunk_seconds = 0.1  # of long steps
+    x = images(8)
+    for _ in range(2 * TRIES):
+        np.testing.assert_allclose(program(x), alone(x), rtol=1e-4, atol=1e-4)
+    assert {way: len(times) for way, times in stage._tried.items()} == {True: TRIES, False: TRIES}
+    for faster in (True, False):
+        stage._tried = {faster: [0.1] * TRIES, not faster: [0.2] * TRIES}
+        assert stage._sharing_is_faster() is faster
+        np.testing.assert_allclose(program(x), alone(x), rtol=1e-4, atol=1e-4)
 
 
 def test_the_explanation_is_a_table() -> None:

@@ -25,6 +25,8 @@ from rvsm.runtime.schedule.step import Packs, least_seconds
 from rvsm.runtime.values import Values
 
 Floats = NDArray[np.float32]
+SPILL = 160 << 20  # bytes: if maps of a vector of images need more, caches do not hold them, and images come one by one
+WORTH = 0.9  # the most that vectors of images may take of the time of single ones, since they need so much more memory
 
 
 class Program:
@@ -123,7 +125,7 @@ class Program:
             self._single.perform(inputs, outputs, range(1), alone=alone)
         elif count:
             batch, single = self._batch, self._single
-            tail = count % self._lanes
+            tail = 0 if batch is single else count % self._lanes
             if tail > self._tail_limit:
                 tail = 0
             if tail < count:
@@ -149,16 +151,21 @@ class Program:
                 if "single" not in self._stages:  # another thread may have made it meanwhile
                     self._stages["single"] = self._stage(images=False)
                 if name not in self._stages:
-                    single = self._stages["single"]
-                    try:
-                        batch = self._stage(images=True, taken=single.schedule.memory)
-                    except TooLargeError:
-                        batch = single
-                    self._tail_limit = int(batch.chunks_of(single))
-                    if self._tail_limit >= self._lanes:  # such as tokens, which fill vectors alone
-                        batch = single
-                    self._stages["batch"] = batch
+                    self._stages["batch"] = self._batches(self._stages["single"])
         return self._stages[name]
+
+    def _batches(self, single: Stage) -> Stage:
+        """Return the stage for vectors of images, or the one for single images if that is as fast or smaller."""
+        self._tail_limit = self._lanes
+        if self._lanes * single.schedule.arena_bytes > SPILL:
+            return single
+        try:
+            batch = self._stage(images=True, taken=single.schedule.memory)
+        except TooLargeError:
+            return single
+        ratio = batch.chunks_of(single)
+        self._tail_limit = int(ratio)
+        return batch if ratio < WORTH * self._lanes else single  # single ones, for tokens, which fill vectors alone
 
     def _stage(self, *, images: bool, taken: int = 0) -> Stage:
         made = schedule(

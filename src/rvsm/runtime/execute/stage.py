@@ -18,7 +18,8 @@ from rvsm.runtime.schedule.step import least_seconds
 Floats = NDArray[np.float32]
 LONG = 0.25  # seconds: the most time to spend on measuring
 PATIENCE = 1.0  # seconds after which native code returns to Python, so that an interrupt can be raised
-LONG_STEP = 30e-6  # seconds of a step on each thread: then a barrier costs little, and sharing helps the caches
+LONG_STEP = 30e-6  # seconds of a step on each thread: then a barrier costs little, and sharing may help the caches
+TRIES = 3  # calls in which threads share each chunk, and as many in which each has its own, to find out what is faster
 QUICK = 20e-6  # seconds: with less work than this for each thread, helpers are not asked
 
 
@@ -69,6 +70,7 @@ class Stage:
         self._table_address = self._table.ctypes.data
         self._play = function(PLAYER, 4)
         self._yield = system("yield")
+        self._tried: dict[bool, list[float]] = {True: [], False: []}  # seconds of a chunk: shared, and not
         self._free: list[Desk] = []
         self._places: list[tuple[Desk, list[Floats], list[Floats]]] = []
 
@@ -121,8 +123,10 @@ class Stage:
         uneven = chunks % threads != 0 and chunks < 4 * threads
         long = self.chunk_seconds >= PATIENCE  # then all threads work on one step at a time
         steps = len(self.schedule.steps)
-        shared = long or (threads > 1 and (uneven or self.chunk_seconds > LONG_STEP * threads * steps))
+        either = threads > 1 and not long and not uneven and self.chunk_seconds > LONG_STEP * threads * steps
+        shared = self._sharing_is_faster() if either else long or (threads > 1 and uneven)
         threads = threads if shared else min(threads, chunks)
+        begin = time.perf_counter()
         desk = self._desk(inputs, outputs, images, threads=threads, shared=shared)
         try:
             for first, last in [(k, k + 1) for k in range(steps)] if long else [(0, steps)]:
@@ -133,6 +137,18 @@ class Stage:
             desk.check()
         finally:
             self._free.append(desk)
+        if either and len(self._tried[shared]) < TRIES:
+            self._tried[shared].append((time.perf_counter() - begin) / chunks)
+
+    def _sharing_is_faster(self) -> bool:
+        """Return whether all threads should work on one chunk at a time; the first calls try both in turn.
+
+        The results are the same. What is faster depends on the caches of the CPU and on the size of the maps.
+        """
+        shared, apart = self._tried[True], self._tried[False]
+        if min(len(shared), len(apart)) < TRIES:
+            return len(shared) <= len(apart)
+        return min(shared) <= min(apart)
 
     def times(self, inputs: Sequence[Floats], outputs: Sequence[Floats], repeats: int = 3) -> list[float]:
         """Return the seconds of each step for the chunk in these arrays, on this thread: the minimum of several."""
