@@ -55,6 +55,7 @@ class Statistics:
     penalty: float  # ΣλP(u)
     coupling: float  # Σ(β/2)‖w − u‖²
     speedup: float | None = None  # the predicted speed of u in the runtime, relative to the dense network, if known
+    multiplications_saved: float | None = None  # the fraction of the multiplications of these layers, if they count
 
     @property
     def sparsity(self) -> float:
@@ -99,6 +100,8 @@ class Statistics:
         of_all = f", {self.sparsity_of_all:.2%} of all {self.parameters:,} parameters" if others else ""
         fraction = "" if self.group_sparsity is None else f", {self.group_sparsity:.2%} of the groups"
         total = f"{self.sparsity:.2%} of the sparsified weights are zero{fraction}{of_all}; ‖w − u‖ = {self.gap:.4g}"
+        if self.multiplications_saved is not None:
+            total += f"; {self.multiplications_saved:.2%} of their multiplications are saved"
         if self.speedup is not None:
             total += f"; {self.speedup:.2f} × as fast as dense, as predicted"
         return "\n".join([head, *rows, total])

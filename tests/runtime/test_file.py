@@ -104,9 +104,12 @@ def refused(path: Path, data: bytes) -> str:
 
 
 def changed(data: bytes, change: Callable[[dict[str, str], dict[str, Any]], None]) -> bytes:
-    """Return a file whose metadata and tensors have been changed."""
+    """Return a file whose metadata and tensors have been changed, without a checksum, which only shows damage."""
     header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
     metadata, tensors = header["__metadata__"], load_tensors(data)
+    graph = json.loads(metadata["rvsm"])
+    assert graph.pop("checksum")
+    metadata["rvsm"] = json.dumps(graph)
     change(metadata, tensors)
     return save_tensors(tensors, metadata)
 
@@ -151,6 +154,7 @@ def test_thousands_of_mutated_files_give_only_clean_errors(saved: bytes, tmp_pat
     """Flip, cut, insert, overwrite and change numbers: nothing but ValueError, quickly; what loads must run."""
     generator = random.Random(0)
     path = tmp_path / "model.rvsm"
+    saved = changed(saved, lambda metadata, tensors: None)
     header = 8 + struct.unpack("<Q", saved[:8])[0]
     path.write_bytes(saved)
     original = file.graph_of(file.read(path))
@@ -168,6 +172,22 @@ def test_thousands_of_mutated_files_give_only_clean_errors(saved: bytes, tmp_pat
     assert accepted > 0  # mutations of values are no damage that anyone could see
     assert played > 0
     assert time.monotonic() - begin < 120
+
+
+def test_damage_anywhere_is_noticed(saved: bytes, tmp_path: Path) -> None:
+    generator, path = random.Random(0), tmp_path / "model.rvsm"
+    for _ in range(300):
+        damaged = bytearray(saved)
+        damaged[generator.randrange(len(saved))] ^= 1 << generator.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"model\.rvsm (cannot be read|is not an rvsm file)"):
+            file.read(path)
+    tensors = load_tensors(saved)
+    tensors["0.values"][0] += 1
+    header = json.loads(saved[8 : 8 + struct.unpack("<Q", saved[:8])[0]])
+    path.write_bytes(save_tensors(tensors, header["__metadata__"]))
+    with pytest.raises(ValueError, match="it is damaged: its checksum is wrong; restore an intact copy"):
+        file.read(path)
 
 
 def mutated(data: bytes, header: int, generator: random.Random) -> bytes:

@@ -5,11 +5,13 @@ shapes, and from strides within the numbers of a map. Everything is checked; a f
 newer version raises a ValueError.
 """
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from rvsm.files import printable, replacing
@@ -35,6 +37,8 @@ def write(network: Plan | Family, path: Path, values: Values = "float32") -> Non
 
 def read(path: Path) -> Plan | Family:
     """Read a network and check everything; raise ValueError if it is invalid."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give a file that rvsm pack has written, such as model.rvsm in it")
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     return decode(path.read_bytes(), str(path))
@@ -55,7 +59,20 @@ def encode(network: Plan | Family, values: Values = "float32") -> bytes:
     else:
         graph = {"version": max(_version(network), 1 if values == "float32" else 4), **graph_of(network)}
     # One entry of metadata: several have no fixed order, so equal networks would give different files.
-    return save(tensors, {"rvsm": json.dumps(graph, separators=(",", ":"), ensure_ascii=False)})
+    return save(tensors, {"rvsm": _text({**graph, "checksum": _checksum(graph, tensors)})})
+
+
+def _text(graph: dict[str, Any]) -> str:
+    return json.dumps(graph, separators=(",", ":"), ensure_ascii=False)
+
+
+def _checksum(graph: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> str:
+    """Return a checksum of all that a file holds, against accidental damage."""
+    found = hashlib.sha256(_text(graph).encode())
+    for name in sorted(tensors):
+        found.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        found.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return found.hexdigest()
 
 
 def _version(plan: Plan) -> int:
@@ -79,7 +96,13 @@ def decode(data: bytes, name: str) -> Plan | Family:
         raise ValueError(f"{name} is not an rvsm file, or it is damaged: {printable(str(error))}") from None
     try:
         graph = _graph(header.get("__metadata__", {}))
-        return _family(graph, tensors) if "lengths" in graph else _with_tensors(plan_of(graph), tensors)
+        checksum = graph.pop("checksum", None)  # older files have none
+        damaged = checksum is not None and checksum != _checksum(graph, tensors)
+        graph = _current(graph)
+        found = _family(graph, tensors) if "lengths" in graph else _with_tensors(plan_of(graph), tensors)
+        if damaged:  # other errors say more
+            raise ValueError("it is damaged: its checksum is wrong; restore an intact copy, or pack the network again")
+        return found
     except ValueError as error:
         raise ValueError(f"{name} cannot be read: {printable(str(error))}") from None
 
@@ -114,6 +137,11 @@ def _graph(metadata: dict[str, str]) -> dict[str, Any]:
         raise ValueError("its graph is not JSON") from None
     if not isinstance(graph, dict):
         raise ValueError("its graph is not a table")
+    return graph
+
+
+def _current(graph: dict[str, Any]) -> dict[str, Any]:
+    """Return a graph in the form of the current version, without its version."""
     version = integer(graph.pop("version", None), "its version", 1, 10**9)
     if version > VERSION:
         raise ValueError(f"it has version {version} and this rvsm reads up to {VERSION}: upgrade rvsm")

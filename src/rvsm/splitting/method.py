@@ -268,8 +268,7 @@ class Method(Algorithm):
         """Return the sparsity, gap, λ and threshold of each layer, for the sparse copy at the current w."""
         self._require_not_lent("measure it")
         everything = None if self._network is None else list(self._network.parameters())
-        times = None if self.budget is None else self.budget.times
-        return measure(self._checked(), self._copy, self.threshold, everything, times)
+        return measure(self._checked(), self._copy, self.threshold, everything, self.budget)
 
     def _final_copies(self, output: Output) -> dict[str, Tensor]:
         """Return the copies that finalize writes; with a budget, the number of zeros meets the target exactly."""

@@ -10,7 +10,6 @@ from rvsm.metrics import LayerStatistics, Statistics, zeros
 from rvsm.splitting.budget import Budget
 from rvsm.splitting.layers import Layer, totals
 from rvsm.splitting.units import units
-from rvsm.timing import Profile
 
 
 def measure(
@@ -18,11 +17,11 @@ def measure(
     sparse: Callable[[Layer], Tensor],
     threshold: Callable[[Layer], float],
     parameters: Sequence[Tensor] | None,
-    times: Profile | None = None,
+    budget: Budget | None = None,
 ) -> Statistics:
     """Return the statistics of layers, given their sparse copies and thresholds, and all parameters of the model.
 
-    With a profile, the speed is predicted, too.
+    With a budget of time or multiplications, they say what is saved of these, too.
     """
     ordered: list[Layer] = []
     counts: list[list[float]] = []
@@ -36,6 +35,10 @@ def measure(
     sparsified = {id(layer.parameter) for layer in layers}
     others = [Layer("", p) for p in parameters or () if id(p) not in sparsified]
     other_zeros = totals(others, [[zeros(other.local)] for other in others])
+    times = None if budget is None else budget.times
+    costs = [layer.multiplications for layer in ordered] if budget is not None and budget.by == "flops" else []
+    whole = sum(cost * row.weights for cost, row in zip(costs, rows, strict=False))
+    saved = sum(cost * row.zeros for cost, row in zip(costs, rows, strict=False))
     return Statistics(
         layers=tuple(rows),
         parameters=sum(other.parameter.numel() for other in others) + sum(row.weights for row in rows),
@@ -43,6 +46,7 @@ def measure(
         penalty=penalty,
         coupling=sum((row.beta or 0.0) / 2 * row.gap**2 for row in rows),
         speedup=None if times is None else times.speedup({row.name: 1 - row.sparsity for row in rows}),
+        multiplications_saved=saved / whole if whole else None,
     )
 
 

@@ -37,6 +37,25 @@ def test_a_target_by_flops_is_met_to_a_tenth_of_a_point(
     assert saved(training.weights) == pytest.approx(sparsity, abs=1e-3)
 
 
+def test_statistics_say_how_many_multiplications_are_saved() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(64, 5))
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(2, 1, 6, 6)
+    method = rvsm.Magnitude(model, budget=rvsm.Budget(0.8, 3, by="flops"), example_input=x).attach(optimizer)
+    for _ in range(3):
+        model(x).square().sum().backward()
+        optimizer.step()
+    found = method.statistics()
+    zeros = {layer.name: layer.zeros for layer in found.layers}
+    expected = (16 * zeros["0.weight"] + zeros["2.weight"]) / (16 * 36 + 320)
+    assert found.multiplications_saved == pytest.approx(expected)
+    assert expected == pytest.approx(0.8, abs=16 / (16 * 36 + 320))
+    assert f"{expected:.2%} of their multiplications are saved" in str(found)
+    method.detach()
+    plain = rvsm.Magnitude(model, sparsity=0.8, steps=3).attach(optimizer)
+    assert plain.statistics().multiplications_saved is None
+
+
 def test_flops_and_weights_are_different_targets(training: Any) -> None:
     budget = rvsm.Budget(sparsity=0.9, steps=training.steps, by="flops")
     training.finish(rvsm.RVSM, penalty="l0", budget=budget, example_input=training.images)

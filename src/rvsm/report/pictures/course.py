@@ -179,8 +179,8 @@ def _caption(shown: Sequence[Configuration], *, validated: bool, sparse: bool, c
             caption += "." if abs(distances[name]) < 5e-4 else f"; u is {compared}."
     if any(c.first.phases for c in shown):
         caption += (
-            " The shading shows the phases of a run with a target sparsity: the sparsity rises in the ramp phase, λ is"
-            " fixed in the hold phase, and the zeros are fixed in the heal phase, so that w = u."
+            " The shading shows the phases of a run with a target sparsity: the sparsity rises in the ramp phase, stays"
+            " in the hold phase, and the zeros are fixed in the heal phase, so that w = u."
         )
     if cut:
         caption += " The axis leaves out lower values in the first epochs."
