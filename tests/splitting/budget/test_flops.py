@@ -51,7 +51,7 @@ def test_statistics_say_how_many_multiplications_are_saved() -> None:
     assert found.multiplications_saved == pytest.approx(expected)
     assert expected == pytest.approx(0.8, abs=16 / (16 * 36 + 320))
     assert f"{expected:.2%} of their multiplications are saved" in str(found)
-    method.detach()
+    rvsm.release(model)
     plain = rvsm.Magnitude(model, sparsity=0.8, steps=3).attach(optimizer)
     assert plain.statistics().multiplications_saved is None
 
