@@ -184,7 +184,7 @@ def test_counting_leaves_no_trace() -> None:
 
 def test_counting_that_fails_leaves_no_trace_either() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(1000, 2))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ValueError, match=r"cannot compute example_input of shape \[2, 3, 8, 8\]: mat1 and mat2"):
         multiplications(model, torch.randn(2, 3, 8, 8))
     assert all(module.training and not module._forward_hooks for module in model.modules())
 

@@ -4,6 +4,7 @@ Sparsity has two denominators, the sparsified weights and all parameters. A figu
 so the names here always say which one is used.
 """
 
+import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod, sqrt
@@ -144,7 +145,8 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not torch.is_tensor(inputs[0]):
         raise TypeError(
-            f"example_input must be a batch of inputs, as a tensor or a tuple of tensors, but is {example_input!r}"
+            "example_input must be a batch of inputs, as a tensor or a tuple of tensors, but is"
+            f" {reprlib.repr(example_input)}"
         )
     batch = inputs[0].shape[0]
     counts: dict[str, float] = {}
@@ -163,6 +165,12 @@ def multiplications(model: nn.Module, example_input: Tensor | tuple[Any, ...]) -
     try:
         with torch.no_grad(), modes_kept(model):
             model.eval()(*inputs)
+    except RuntimeError as error:
+        shapes = ", ".join(str(list(x.shape)) if torch.is_tensor(x) else type(x).__name__ for x in inputs)
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(
+            f"the model cannot compute example_input of shape {shapes}: {reason}; give it a batch as in training"
+        ) from error
     finally:
         for handle in handles:
             handle.remove()

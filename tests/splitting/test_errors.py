@@ -82,6 +82,9 @@ CONSTRUCTION = {
     "example_input must be a batch of inputs, as a tensor or a tuple of tensors, but is 3": lambda m: rvsm.RVSM(
         m, "l0", budget=rvsm.Budget(0.5, 10, by="flops"), example_input=3
     ),
+    "the model cannot compute example_input of shape [2, 7]: ": lambda m: rvsm.RVSM(
+        m, "l0", budget=rvsm.Budget(0.5, 10, by="flops"), example_input=torch.zeros(2, 7)
+    ),
     "recalibrate expects a data loader or a tensor of inputs but got 7": lambda m: rvsm.recalibrate(m, 7),
     "two parameters have the same name": lambda m: rvsm.RVSM([("w", m[0].weight), ("w", m[4].weight)], L0, beta=1.0),
     "give ADMM either a penalty": lambda m: rvsm.ADMM(m, rho=1.0),

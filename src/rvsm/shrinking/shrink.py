@@ -1,6 +1,7 @@
 """Find the channels that can be removed, and build a smaller network that computes the same outputs."""
 
 import copy
+import reprlib
 import warnings
 from typing import overload
 
@@ -53,7 +54,9 @@ def shrink(
     whole = unwrap(model)
     inputs = example_input if isinstance(example_input, tuple) else (example_input,)
     if not inputs or not all(torch.is_tensor(x) for x in inputs):
-        raise TypeError(f"example_input must be a batch, as a tensor or a tuple of tensors, but is {example_input!r}")
+        raise TypeError(
+            f"example_input must be a batch, as a tensor or a tuple of tensors, but is {reprlib.repr(example_input)}"
+        )
     smaller = copy.deepcopy(whole)
     taken = _shrink(smaller, inputs)
     if not taken:
