@@ -17,7 +17,7 @@ from rvsm.runtime.schedule.weightless import mask_bits
 CACHE = 48 << 10  # bytes of input that a tile may need in one pass
 PANEL_CACHE = 64 << 10  # the same in a panel, which is contiguous
 SHORTEST_PASS = 8  # records of a channel; a shorter pass costs more than it saves
-FAR = 3 << 20  # bytes of a map that exceeds the second-level caches; half for blocks, which compute faster
+LARGE_MAP = 3 << 20  # bytes of a map that exceeds the second-level caches; half for blocks, which compute faster
 
 Band = tuple[int, int, int]
 
@@ -39,7 +39,7 @@ def _images(site: Site[Convolution], taps: Taps, block: int) -> list[Tiling]:
     """Cut the output into tiles of rows × columns; the remainder at the right and at the bottom gets smaller tiles."""
     source, g, o = site.sources[0], site.target.geometry, site.operation
     gaps = max(o.stride[k] - o.dilation[k] * (o.kernel[k] - 1) for k in range(2)) > 1  # unused rows or columns
-    large = source.channels * source.geometry.plane > (FAR if block == 1 else FAR // 2) and not gaps
+    large = source.channels * source.geometry.plane > (LARGE_MAP if block == 1 else LARGE_MAP // 2) and not gaps
     down, right = bands(site.machine, (g.height, g.width), block)
     result, activation = [], fused(o.activation).name
     for y0, y1, r in down:
