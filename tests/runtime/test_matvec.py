@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from rvsm.runtime.execute.program import Program
+from rvsm.runtime.kernels import jit
 from rvsm.runtime.kernels.jit import machine
 from rvsm.runtime.plan.operation import RELU, Activation
 from rvsm.runtime.plan.operations import Convolution
@@ -53,6 +54,16 @@ def test_every_size_and_density(outputs: int, choose: str) -> None:
                 y, same = program(*((x, other) if residual else (x,)))
                 torch.testing.assert_close(y, expected.relu(), rtol=1e-5, atol=1e-5)
                 assert torch.equal(same, x)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("choose", ["sparse", "dense"])
+def test_vectors_of_other_cpus(lanes: int, choose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit._compiler(), "machine", jit.Machine(lanes, 2 * lanes, "another"))
+    weights, x = random_weights(37, 50, 0.3), torch.randn(1, 50, 1, 1)
+    expected = functional.conv2d(x, torch.from_numpy(weights), torch.arange(37.0)).relu()
+    y, _ = Program(plan(weights), choose=choose)(x)
+    torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("density", DENSITIES)
