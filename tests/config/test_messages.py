@@ -113,6 +113,13 @@ class TestTypos:
         assert refused("--seed", "--name", "x") == "--seed needs a value: --seed VALUE"
         assert "'-x'" in refused(*TARGET, "-x", "3")
 
+    def test_options_without_their_section_and_the_folder_of_a_run(self) -> None:
+        assert refused("--sparsity", "0.9") == "unknown key 'sparsity'; did you mean 'budget.sparsity'?"
+        assert refused("--lr", "0.1") == "unknown key 'lr'; did you mean 'optimizer.lr'?"
+        assert refused("--runs", "x") == (
+            "unknown key 'runs'; the folder of a run is rvsm train --run, that of several rvsm compare --runs"
+        )
+
     def test_no_abbreviations(self) -> None:
         assert "unknown key" in refused(*TARGET, "--training.ep", "3")
 

@@ -112,15 +112,25 @@ def unknown_key(key: str, known: Collection[str]) -> str:
     if key == "base":
         return "base is the first line of a TOML file that builds on another file; it cannot be used here"
     if not option:
-        if section in (*CHOICES, *PLAIN):
-            return f"[{section}] is a section: write [{section}] and its options below, or --{section}.option"
-        return f"unknown key {key!r}; {_nearest(key, [name for name in known if '.' not in name])} and the sections"
+        return _without_section(key, known)
     if section not in (*CHOICES, *PLAIN):
         return f"unknown section {section!r}; {_nearest(section, [*CHOICES, *PLAIN])}"
     if not near:
         with_it = " or ".join(name for name, maker in CHOICES["method"].entries.items() if takes(maker, section))
         return f"{key}: the chosen method has no {section}; leave the section out, or choose {with_it}"
     return _misplaced(key, known) or f"unknown key {key!r}; {_nearest(key, near)}"
+
+
+def _without_section(key: str, known: Collection[str]) -> str:
+    """Return the message about an unknown key that names no section."""
+    if key in (*CHOICES, *PLAIN):
+        return f"[{key}] is a section: write [{key}] and its options below, or --{key}.option"
+    if key in ("run", "runs"):
+        return f"unknown key {key!r}; the folder of a run is rvsm train --run, that of several rvsm compare --runs"
+    always = [f"{section}.{key}" for section, maker in PLAIN.items() if takes(maker, key)]
+    if inside := dict.fromkeys([*always, *(name for name in known if name.partition(".")[2] == key)]):
+        return f"unknown key {key!r}; did you mean {' or '.join(map(repr, inside))}?"
+    return f"unknown key {key!r}; {_nearest(key, [name for name in known if '.' not in name])} and the sections"
 
 
 def _option(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:
