@@ -12,6 +12,7 @@ from rvsm.lowering.fallback import MixedProgram, Step, guard
 from rvsm.lowering.lengths import any_length
 from rvsm.lowering.translate import TRANSLATIONS
 from rvsm.lowering.whole import in_order, shrink, unusual
+from rvsm.provisional import warn_if_provisional
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.execute.sequences import SequenceProgram
 from rvsm.runtime.schedule.layout import TooLargeError
@@ -47,6 +48,7 @@ def compile(
 
     """
     examples = _checked(model, example_input)
+    warn_if_provisional(model.parameters(), stacklevel=2)
     if lengths is not None:
         return any_length(model, examples, lengths, threads)
     captured = capture(model, examples, TRANSLATIONS)

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -10,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from rvsm.provisional import mark
 from rvsm.splitting.hooks import StepHooks, Watch, innermost, require_usable
 from rvsm.splitting.layers import Layer
 from rvsm.splitting.naming import Named, look_up, parameters_of
@@ -64,6 +66,8 @@ class Attachment:
         for layer in method.layers:
             layer.parameter, layer.param_group = tensors[layer.name], groups.get(layer.name)
             layer.dtype = layer.parameter.dtype
+            if layer.attached:
+                mark(layer.parameter, partial(_is_provisional, ref(method), ref(layer.parameter)))
         smallest = min(method.layers.attached, key=lambda layer: layer.parameter.numel())
         watch = Watch(smallest.name, smallest.parameter, type(optimizer).__name__, method.awaits_steps)
         self._hooks = StepHooks(optimizer, method.before, method.after, watch)
@@ -96,6 +100,12 @@ class Attachment:
         if self._optimizer is None or layer.param_group is None:
             return {}
         return self._optimizer.param_groups[layer.param_group]
+
+
+def _is_provisional(method: "ref[Method]", parameter: "ref[Tensor]") -> bool:
+    """Return whether a parameter has the weights w of a method, and not its sparse copy."""
+    found, w = method(), parameter()
+    return found is not None and w is not None and found.differs(w)
 
 
 def release(model: nn.Module | Named) -> None:

@@ -196,6 +196,14 @@ class Method(Algorithm):
         elif not self._zeros and budget.updates_before(self.step, on_hold=self.alpha < 1):
             budget.set_thresholds(self.layers.active, budget.target(self.step))
 
+    @torch.no_grad()
+    def differs(self, parameter: Tensor) -> bool:
+        """Return whether the model has weights that are not those of the sparse copy, and will not be."""
+        if self._attachment is None or not self._attachment.is_on or self._finalized or self._lent or self._zeros:
+            return False
+        layers = [layer for layer in self.layers.attached if layer.parameter is parameter]
+        return any(not torch.equal(self.sparse(layer), layer.local.detach()) for layer in layers)
+
     # The sparse copy
 
     @contextmanager
