@@ -83,7 +83,7 @@ HEAD = ["network", "zeros by", "batch", "target", "zeros", "predicted", "measure
 def rows(name: str, groups: str, batch: int, options: argparse.Namespace) -> Iterator[Row]:
     """Measure a profile, and then the networks that it is about."""
     torch.manual_seed(0)
-    model = _with_statistics(MODELS[name]())
+    model = _trained_like(MODELS[name]())
     began = time.perf_counter()
     profile = rvsm.profile(model, IMAGE, groups=GROUPS[groups], batch=batch, threads=options.threads)
     print(f"{name}, {groups}, batch {batch}: measured in {time.perf_counter() - began:.1f} s", flush=True)
@@ -130,8 +130,14 @@ def _seconds(
     return measurement.seconds
 
 
-def _with_statistics(model: nn.Module) -> nn.Module:
-    """Let batch norm see some noise, so that activations are neither dead nor huge."""
+def _trained_like(model: nn.Module) -> nn.Module:
+    """Make weights normally distributed, which trained ones nearly are, and let batch norm see some noise.
+
+    The weights of new layers are uniformly distributed: a threshold would soon empty one layer and leave the next.
+    """
+    for w in model.parameters():
+        if w.dim() > 1:
+            nn.init.normal_(w, std=float(w.detach().std()))
     model.train()
     with torch.no_grad():
         for _ in range(3):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from math import sqrt
 from typing import Any
 
 import torch
@@ -25,6 +26,10 @@ from rvsm.timing import Profile
 
 BATCH = 64
 """The batch size of a profile for which none is given."""
+LEAST = 0.005
+"""The least density that is measured: the floor that budgets have by default."""
+INDEPENDENT = 8
+"""How many weights of a group count as independent."""
 
 Example = Tensor | tuple[Any, ...] | None
 
@@ -143,19 +148,56 @@ def described(groups: Grouping) -> str:
 
 
 class _RandomZeros:
-    """Makes random groups of layers zero, as many as a density asks for; one group of each unit always stays."""
+    """Makes random groups of layers zero, with given probabilities; one group of each unit always stays.
+
+    The densities on the way of a budget are those that it would choose if the weights of each layer were independent
+    and normally distributed, with the standard deviation that they have. The norms of large groups would then be nearly
+    equal, which those of trained weights are not; so no more than INDEPENDENT weights of a group count.
+    """
 
     def __init__(self, layers: Layers) -> None:
         self._units = units(layers)
+        self._deviations = [unit.deviation() for unit in self._units]
+        self._freedom = [min(unit.weights / unit.groups, INDEPENDENT) for unit in self._units]
         self._generator = torch.Generator().manual_seed(0)
 
-    def __call__(self, density: float) -> Mapping[str, Tensor]:
-        """Return which weights of each layer are zero."""
+    def uniform(self, density: float) -> Mapping[str, Tensor]:
+        """Return which weights of each layer are zero if all layers have the same density."""
+        return self._masks([density] * len(self._units))
+
+    def on_the_way(self, profile: Profile, speed: float) -> Mapping[str, Tensor] | None:
+        """Return which weights are zero if a budget has reached a speed, as a profile predicts; None if it cannot."""
+        if profile.speedup(self._named(self._densities(profile, float("inf")))) < speed:
+            return None
+        low, high = 0.0, 1.0
+        while profile.speedup(self._named(self._densities(profile, high))) < speed:
+            low, high = high, 2 * high
+        for _ in range(40):
+            middle = (low + high) / 2
+            reached = profile.speedup(self._named(self._densities(profile, middle))) >= speed
+            low, high = (low, middle) if reached else (middle, high)
+        return self._masks(self._densities(profile, high))
+
+    def _densities(self, profile: Profile, threshold: float) -> list[float]:
+        """Return the density of each unit if weights rank by |w|/√c."""
+        prices = [unit.cost(lambda layer: profile.costs.get(layer.name, 0.0)) for unit in self._units]
+        largest = max(prices)
+        densities = []
+        for price, deviation, freedom in zip(prices, self._deviations, self._freedom, strict=True):
+            cut = threshold * sqrt(price / largest) / deviation  # of the root mean square of a group's weights
+            above = torch.special.gammaincc(torch.tensor(freedom / 2), torch.tensor(freedom / 2 * cut**2))
+            densities.append(max(float(above), LEAST))
+        return densities
+
+    def _named(self, densities: Sequence[float]) -> dict[str, float]:
+        pairs = zip(self._units, densities, strict=True)
+        return {layer.name: density for unit, density in pairs for layer in unit.layers}
+
+    def _masks(self, densities: Sequence[float]) -> Mapping[str, Tensor]:
         masks: dict[str, Tensor] = {}
-        for unit in self._units:
+        for unit, density in zip(self._units, densities, strict=True):
             groups = unit.magnitudes()
-            order = torch.rand(groups.numel(), generator=self._generator).argsort()
-            chosen = torch.ones(groups.numel(), dtype=torch.bool)
-            chosen[order[: max(1, round(density * groups.numel()))]] = False
+            order = torch.rand(groups.numel(), generator=self._generator)
+            chosen = (order >= density).index_fill_(0, order.argmin(), False)
             masks.update(unit.spread(chosen.view(groups.shape).to(groups.device)))
         return {name: mask.cpu() for name, mask in masks.items()}

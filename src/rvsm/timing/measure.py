@@ -1,7 +1,10 @@
 """Measure a profile: the network in the runtime with more and more zeros, layer by layer and as a whole.
 
 The time of a layer is not a straight line. The runtime chooses a sparse or a dense kernel, cuts the work into passes,
-copies inputs and leaves out dead channels; so it is measured, with random zeros, at several densities. At each density
+copies inputs and leaves out dead channels; so it is measured, with random zeros, at several densities. It depends on
+the other layers, too: the weights of a network that is sparse everywhere stay in the cache from call to call. So the
+networks that are measured are those on the way of a budget to a high speed. A first, rough profile, of networks with
+the same density in each layer, says where that way leads. For each network on it,
 
 - one vector of examples, or a single one, is timed on one thread, operation by operation, and
 - whole calls are timed with the batch and the threads that matter,
@@ -16,9 +19,10 @@ only the channels that the layer reads.
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -30,15 +34,25 @@ from rvsm.runtime.kernels.jit import machine
 from rvsm.timing.curves import Curve
 from rvsm.timing.profile import LayerTimes, Profile
 
-DENSITIES = (0.01, 0.03, 0.1, 0.2, 0.35, 0.55, 0.75, 1.0)
-ROUNDS = 7  # of all densities, so that slow moments of the machine affect all of them
-LIMIT = 0.4  # seconds of calls, and of tables, at each density
+ROUGH = (0.02, 0.2)  # the densities of the rough profile, besides the dense network
+SPEEDS = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0)  # of the networks on the way, roughly
+ROUNDS = 7  # of all networks, so that slow moments of the machine affect all of them
+BLOCK = 0.02  # seconds of calls in a row, but at least
+CALLS = 3  # calls
+LIMIT = 0.4  # seconds of calls, and of tables, of each network
 SINGLE = 1  # the batch size at which the runtime computes over positions instead of examples
 REST = ""  # the name under which what comes after the last layer is counted
 STANDS_FOR = 0.01  # the value of a weight that is zero in the given network but not in a measurement
 
-Zeros = Callable[[float], Mapping[str, Tensor]]
-"""Returns which weights of each parameter are zero in a network of some density, at random."""
+
+class Zeros(Protocol):
+    """Chooses random zeros: which weights of each parameter they are."""
+
+    def uniform(self, density: float) -> Mapping[str, Tensor]:
+        """Return those of a network with the same density in each layer."""
+
+    def on_the_way(self, profile: Profile, speed: float) -> Mapping[str, Tensor] | None:
+        """Return those that a budget chooses for a speed, as a profile predicts; None if that is too fast."""
 
 
 @dataclass(eq=False)
@@ -88,25 +102,32 @@ def measure(
         )
     measured = [name for name in groups if name in variants.weights]
     inputs = trial_inputs(examples, batch)
-    trials = []
-    for density in DENSITIES:
-        masks = zeros(density) if density < 1 else {}
+
+    def trial(masks: Mapping[str, Tensor]) -> _Trial:
         weights = {name: _filled(parameters[name]) for name in groups}
         weights |= {name: weights[name].masked_fill(mask, 0.0) for name, mask in masks.items()}
-        program = Program(variants.plan(weights), threads=threads).prepare()
-        shares = {name: float(weights[name].count_nonzero()) / weights[name].numel() for name in measured}
-        trials.append(_Trial(program, shares))
-    for _ in range(ROUNDS):
-        for trial in trials:
-            _time(trial, inputs, measured)
-    return Profile(
-        machine().name,
-        batch,
-        trials[0].program.threads,
-        tuple(tuple(x.shape[1:]) for x in examples),
-        median(_scaled(trial, REST) for trial in trials),
-        {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
-    )
+        program = Program(variants.plan(weights), threads=threads).prepare(batches=batch > SINGLE)
+        return _Trial(program, {n: float(weights[n].count_nonzero()) / weights[n].numel() for n in measured})
+
+    def profile(trials: Sequence[_Trial], rounds: int) -> Profile:
+        for _ in range(rounds):
+            for each in trials:
+                _time(each, inputs, measured)
+        return Profile(
+            machine().name,
+            batch,
+            trials[0].program.threads,
+            tuple(tuple(x.shape[1:]) for x in examples),
+            median(_scaled(each, REST) for each in trials),
+            {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
+        )
+
+    dense = trial({})
+    uniform = [trial(zeros.uniform(density)) for density in ROUGH]
+    rough = profile([*uniform, dense], 1)
+    way = [zeros.on_the_way(rough, speed) for speed in SPEEDS]
+    trials = [trial(masks) for masks in way if masks is not None]
+    return profile([uniform[0], *trials, dense], ROUNDS)
 
 
 def compared(
@@ -151,11 +172,14 @@ def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) 
 
 
 def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
-    trial.program(*inputs)  # wakes the helper threads, which slept meanwhile, and fills the caches
-    for _ in range(3):
+    """Time calls in a row, as ``rvsm bench`` does: the first ones wake helper threads and fill the caches."""
+    stop = time.perf_counter() + BLOCK
+    first = len(trial.calls)
+    while len(trial.calls) < first + CALLS or time.perf_counter() < stop:
         start = time.perf_counter()
         trial.program(*inputs)
         trial.calls.append(time.perf_counter() - start)
+    del trial.calls[first]
 
 
 def _scaled(trial: _Trial, name: str) -> float:
