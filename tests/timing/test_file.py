@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ PROFILE = Profile(
         "conv.weight": LayerTimes((8, 3, 3, 3), "block of 4", Curve((0.0, 0.1, 1.0), (1e-5, 1 / 7e4, 1e-3))),
         "fc.weight": LayerTimes((10, 8), "element", Curve((0.0, 1.0), (0.0, 2e-6))),
     },
+    Curve((0.0, 1e-4, 2e-3), (0.0, 1 / 3e4, 1e-3)),
 )
 
 
@@ -29,7 +31,14 @@ def test_it_comes_back_as_it_was(tmp_path: Path) -> None:
     assert Profile.load(file).digest == PROFILE.digest
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
     tree = json.loads(file.read_text())
-    assert (tree["format"], tree["version"], tree["batch"], tree["threads"]) == ("rvsm profile", 1, 64, 2)
+    assert (tree["format"], tree["version"], tree["batch"], tree["threads"]) == ("rvsm profile", 2, 64, 2)
+
+
+def test_files_of_the_first_version_are_read_and_written(tmp_path: Path) -> None:
+    first, file = replace(PROFILE, calls=None), tmp_path / "profile.json"
+    first.save(file)
+    assert json.loads(file.read_text())["version"] == 1
+    assert Profile.load(file) == first
 
 
 def changed(**changes: Any) -> Callable[[dict[str, Any]], Any]:
@@ -44,7 +53,7 @@ def layer(**changes: Any) -> Callable[[dict[str, Any]], Any]:
     ("damage", "said"),
     [
         (changed(format="rvsm pack"), "its format is not 'rvsm profile'"),
-        (changed(version=2), "its version is 2, but this rvsm reads version 1"),
+        (changed(version=3), "its version is 3, but this rvsm reads versions 1 and 2"),
         (changed(layers={}), "it has no layers"),
         (changed(layers=[1]), "it has no layers"),
         (changed(batch=0), "batch is missing or damaged: 0"),
@@ -63,6 +72,9 @@ def layer(**changes: Any) -> Callable[[dict[str, Any]], Any]:
         (layer(seconds=[1.0, 2.0]), "seconds of 'conv.weight'"),
         (layer(seconds=[3.0, 2.0, 4.0]), "seconds of 'conv.weight'"),
         (layer(seconds=[0.0, 1.0, float("inf")]), "seconds of 'conv.weight'"),
+        (changed(calls=None), "parts of 'calls' is missing or damaged: None"),
+        (changed(calls={"parts": [1.0, 2.0], "seconds": [0.0, 1.0]}), "parts of 'calls' is missing or damaged"),
+        (changed(calls={"parts": [0.0, 2.0], "seconds": [1.0, 1.0]}), "seconds of 'calls' is missing or damaged"),
         (lambda tree: tree["layers"].update({"fc.weight": 3}), "shape of 'fc.weight' is missing or damaged: None"),
         (lambda tree: tree["layers"].update({"a\nb": {}}), "the name of a layer is"),
     ],

@@ -135,8 +135,9 @@ class Budget:
 
     @property
     def goal(self) -> float:
-        """The final fraction of what is counted that is saved: the sparsity, or 1 − 1/speedup."""
-        return 1 - 1 / self.speedup if self.speedup is not None else cast(float, self.sparsity)
+        """The final fraction of what is counted that is saved; of time, the fraction of the parts of a call."""
+        saved = 1 - 1 / self.speedup if self.speedup is not None else cast(float, self.sparsity)
+        return saved if self.times is None else self.times.saved_parts(saved)
 
     @property
     def times(self) -> Profile | None:
@@ -239,12 +240,13 @@ class Budget:
             return
         if not least - granularity <= self.goal * total < most + granularity:
             kept = f"with {floor}, at least one group kept in each layer and the overrides, it must be between"
+            left = [self._costs.left((total - saved) / total) for saved in (least, most)]
             raise ValueError(
-                f"sparsity {self.goal} is not feasible: {kept} {least / total:.6g} and {most / total:.6g};"
+                f"sparsity {self.sparsity} is not feasible: {kept} {1 - left[0]:.6g} and {1 - left[1]:.6g};"
                 " change the sparsity, the floor or the overrides"
                 if self.speedup is None
-                else f"speedup {self.speedup:g} is not feasible: {kept} {_rounded_up(total / (total - least))} and"
-                f" {_rounded_down(total / (total - most))}; change the speedup, the floor or the overrides"
+                else f"speedup {self.speedup:g} is not feasible: {kept} {_rounded_up(1 / left[0])} and"
+                f" {_rounded_down(1 / left[1])}; change the speedup, the floor or the overrides"
             )
 
     def _counts(

@@ -45,7 +45,13 @@ class Costs:
 
     def whole(self, totals: Sequence[float]) -> float:
         """Return what the dense network costs, given what the layers of the target cost."""
-        return sum(totals) if self.profile is None or self.by != "time" else self.profile.dense
+        return sum(totals) if self.profile is None or self.by != "time" else self.profile.dense_parts
+
+    def left(self, parts: float) -> float:
+        """Return the fraction of the dense network's cost that is left if this fraction of what adds up is left."""
+        if self.profile is None or self.by != "time":
+            return parts
+        return self.profile.call(parts * self.profile.dense_parts) / self.profile.dense
 
 
 def _saved(times: LayerTimes, zeros: np.typing.NDArray[np.float64]) -> np.typing.NDArray[np.float64]:

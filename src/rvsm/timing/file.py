@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rvsm.timing.profile import Profile
 
 FORMAT = "rvsm profile"
-VERSION = 1
+VERSION = 2  # version 1 has no "calls"
 MAX_BYTES = 64 << 20
 LARGE = 1e6  # seconds of one layer; also a bound for sizes, batches and threads
 
@@ -24,7 +24,7 @@ def encode(profile: "Profile") -> str:
     """Return a profile as text."""
     tree = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if profile.calls is None else VERSION,
         "machine": profile.machine,
         "batch": profile.batch,
         "threads": profile.threads,
@@ -39,6 +39,7 @@ def encode(profile: "Profile") -> str:
             }
             for name, times in profile.layers.items()
         },
+        **({} if profile.calls is None else {"calls": {"parts": profile.calls.x, "seconds": profile.calls.y}}),
     }
     return json.dumps(tree, indent=1)
 
@@ -68,8 +69,8 @@ def decode(text: str) -> "Profile":
     tree = json.loads(text)
     if not isinstance(tree, dict) or tree.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
-    if tree.get("version") != VERSION:
-        raise ValueError(f"its version is {tree.get('version')!r}, but this rvsm reads version {VERSION}")
+    if tree.get("version") not in (1, VERSION):
+        raise ValueError(f"its version is {tree.get('version')!r}, but this rvsm reads versions 1 and {VERSION}")
     layers = tree.get("layers")
     if not isinstance(layers, dict) or not layers:
         raise ValueError("it has no layers")
@@ -83,14 +84,18 @@ def decode(text: str) -> "Profile":
             _layer(name): LayerTimes(
                 _needed(times, "shape", _shape, name),
                 _needed(times, "groups", _name, name),
-                Curve(
-                    _needed(times, "densities", partial(_rising, first=0.0, last=1.0), name),
-                    _needed(times, "seconds", partial(_rising, length=_length(times)), name),
-                ),
+                _curve(times, "densities", name, first=0.0, last=1.0),
             )
             for name, times in layers.items()
         },
+        _curve(tree.get("calls"), "parts", "calls", first=0.0) if tree["version"] == VERSION else None,
     )
+
+
+def _curve(tree: Any, x: str, of: str, **ends: float) -> Curve:
+    """Return a curve of seconds against ``x``."""
+    places = _needed(tree, x, partial(_rising, **ends), of)
+    return Curve(places, _needed(tree, "seconds", partial(_rising, length=len(places)), of))
 
 
 def _needed(tree: Any, key: str, kind: Callable[[Any], Any], layer: str | None = None) -> Any:
@@ -129,11 +134,6 @@ def _shape(found: Any) -> tuple[int, ...]:
     if not isinstance(found, list) or None in sizes:
         raise TypeError
     return sizes  # type: ignore[return-value]
-
-
-def _length(times: Any) -> int:
-    densities = times.get("densities") if isinstance(times, dict) else None
-    return len(densities) if isinstance(densities, list) else 0
 
 
 def _rising(

@@ -1,16 +1,17 @@
 """Measure a profile: the network in the runtime with more and more zeros, layer by layer and as a whole.
 
 The time of a layer is not a straight line. The runtime chooses a sparse or a dense kernel, cuts the work into passes,
-copies inputs and leaves out dead channels; so it is measured, with random zeros, at several densities. It depends on
-the other layers, too: the weights of a network that is sparse everywhere stay in the cache from call to call. So the
-networks that are measured are those on the way of a budget to a high speed. A first, rough profile, of networks with
-the same density in each layer, says where that way leads. For each network on it,
+copies inputs and leaves out dead channels; so it is measured, with random zeros, at several densities. This is done in
+two parts.
 
-- one vector of examples, or a single one, is timed on one thread, operation by operation, and
-- whole calls are timed with the batch and the threads that matter,
+The curves of the layers are measured in networks with the same density in each layer, operation by operation, for one
+vector of examples, or a single one, on one thread; and the operations' times are scaled so that they add up to a call
+of that network with the batch and the threads that matter. The curves give the prices of weights, by which a budget
+divides zeros among layers.
 
-and the operations' times are scaled so that they add up to the call's. Thus what a call costs beyond its operations,
-and how well threads share them, is in the scale; the curves are the shares of the layers in real calls.
+A budget leads to other networks, with different densities. Their calls take more or less time than the sum of the
+curves: the weights of a network that is sparse everywhere stay in the cache from call to call, for example. So networks
+on the way of a budget to a high speed are measured as well, and the profile says how long a call takes for a given sum.
 
 An operation without zeros of its own, such as a pooling, counts with the next layer that may have some: it computes
 only the channels that the layer reads.
@@ -19,8 +20,10 @@ only the channels that the layer reads.
 import copy
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import sqrt
 from statistics import median
 from typing import Protocol
 
@@ -34,12 +37,14 @@ from rvsm.runtime.kernels.jit import machine
 from rvsm.timing.curves import Curve
 from rvsm.timing.profile import LayerTimes, Profile
 
-ROUGH = (0.02, 0.2)  # the densities of the rough profile, besides the dense network
+DENSITIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6)  # of the networks with the same density in each layer, besides 1
 SPEEDS = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0)  # of the networks on the way, roughly
+STEP = 1.08  # how much the ratio of a call to its parts may differ from network to network on the way;
+REFINEMENTS = 2  # otherwise more are measured between the two, at most as often as this
 ROUNDS = 7  # of all networks, so that slow moments of the machine affect all of them
 BLOCK = 0.02  # seconds of calls in a row, but at least
 CALLS = 3  # calls
-LIMIT = 0.4  # seconds of calls, and of tables, of each network
+LIMIT = 0.6  # seconds of calls, and of tables, of each network
 SINGLE = 1  # the batch size at which the runtime computes over positions instead of examples
 REST = ""  # the name under which what comes after the last layer is counted
 STANDS_FOR = 0.01  # the value of a weight that is zero in the given network but not in a measurement
@@ -109,25 +114,32 @@ def measure(
         program = Program(variants.plan(weights), threads=threads).prepare(batches=batch > SINGLE)
         return _Trial(program, {n: float(weights[n].count_nonzero()) / weights[n].numel() for n in measured})
 
-    def profile(trials: Sequence[_Trial], rounds: int) -> Profile:
-        for _ in range(rounds):
-            for each in trials:
-                _time(each, inputs, measured)
-        return Profile(
-            machine().name,
-            batch,
-            trials[0].program.threads,
-            tuple(tuple(x.shape[1:]) for x in examples),
-            median(_scaled(each, REST) for each in trials),
-            {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
-        )
+    trials = [*(trial(zeros.uniform(density)) for density in DENSITIES), trial({})]
+    for each in _rounds(trials):
+        _time(each, inputs, measured)
+    profile = Profile(
+        machine().name,
+        batch,
+        trials[0].program.threads,
+        tuple(tuple(x.shape[1:]) for x in examples),
+        median(_scaled(each, REST) for each in trials),
+        {name: LayerTimes(tuple(parameters[name].shape), groups[name], _curve(trials, name)) for name in measured},
+    )
+    way = {1.0: trial({})}
+    wanted: Sequence[float] = SPEEDS
+    for _ in range(1 + REFINEMENTS):
+        masks = {speed: zeros.on_the_way(profile, speed) for speed in wanted}
+        way |= {speed: trial(found) for speed, found in masks.items() if found is not None}
+        for each in _rounds(list(way.values())):
+            _time_calls(each, inputs)
+        sums = {speed: profile.parts(each.densities) for speed, each in way.items()}
+        wanted = _steps({speed: way[speed].call / sums[speed] for speed in sorted(way)})
+    return replace(profile, calls=Curve.through([0.0, *sums.values()], [0.0, *(each.call for each in way.values())]))
 
-    dense = trial({})
-    uniform = [trial(zeros.uniform(density)) for density in ROUGH]
-    rough = profile([*uniform, dense], 1)
-    way = [zeros.on_the_way(rough, speed) for speed in SPEEDS]
-    trials = [trial(masks) for masks in way if masks is not None]
-    return profile([uniform[0], *trials, dense], ROUNDS)
+
+def _steps(ratios: Mapping[float, float]) -> list[float]:
+    """Return the speeds between those at which the ratio of a call to its parts differs much."""
+    return [sqrt(a * b) for (a, x), (b, y) in pairwise(ratios.items()) if not 1 / STEP < x / y < STEP]
 
 
 def compared(
@@ -153,10 +165,14 @@ def _filled(w: Tensor) -> Tensor:
     return w.where(w != 0, STANDS_FOR)
 
 
+def _rounds(trials: Sequence[_Trial]) -> Iterator[_Trial]:
+    """Yield all trials, again and again, except those that have taken long enough."""
+    for _ in range(ROUNDS):
+        yield from (trial for trial in trials if trial.spent < LIMIT)
+
+
 def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) -> None:
-    """Time the operations and a call once more, unless that has taken long enough."""
-    if trial.spent > LIMIT:
-        return
+    """Time the operations and a call once more."""
     begin = time.perf_counter()
     times: dict[str, float] = defaultdict(float)
     waiting = 0.0
@@ -167,19 +183,20 @@ def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) 
             waiting = 0.0
     times[REST] = waiting
     trial.layers = {name: min(taken, trial.layers.get(name, taken)) for name, taken in times.items()}
-    _time_calls(trial, inputs)
     trial.spent += time.perf_counter() - begin
+    _time_calls(trial, inputs)
 
 
 def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
     """Time calls in a row, as ``rvsm bench`` does: the first ones wake helper threads and fill the caches."""
-    stop = time.perf_counter() + BLOCK
+    begin = time.perf_counter()
     first = len(trial.calls)
-    while len(trial.calls) < first + CALLS or time.perf_counter() < stop:
+    while len(trial.calls) < first + CALLS or time.perf_counter() < begin + BLOCK:
         start = time.perf_counter()
         trial.program(*inputs)
         trial.calls.append(time.perf_counter() - start)
     del trial.calls[first]
+    trial.spent += time.perf_counter() - begin
 
 
 def _scaled(trial: _Trial, name: str) -> float:

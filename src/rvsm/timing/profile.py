@@ -49,8 +49,9 @@ class LayerTimes:
 class Profile:
     """A cost model of a network in the runtime, for one machine, batch size and number of threads.
 
-    The time of a call is a fixed part plus the sum of the layers' times, each a piecewise-linear function of the
-    layer's own zeros. `rvsm.profile` measures it, and ``rvsm profile`` writes it to a file.
+    The time of a call follows from the sum of its parts: a fixed one, and the times of the layers, each a
+    piecewise-linear function of the layer's own zeros. `rvsm.profile` measures it, and ``rvsm profile`` writes it to a
+    file.
 
     Attributes:
         machine: the kind of processor.
@@ -59,6 +60,8 @@ class Profile:
         inputs: the shapes of one example's inputs.
         fixed: the seconds of a call that do not depend on zeros: other operations, copies, the call itself.
         layers: the times of the layers, by the names of their weights.
+        calls: the seconds of a call against the sum of its parts, from (0, 0); None if they are equal. They differ
+            because a layer is faster if the others are sparse, too: then the weights stay in the cache.
 
     >>> times = LayerTimes((4, 3), "element", Curve((0.0, 1.0), (1.0, 9.0)))
     >>> profile = Profile("znver4", 64, 2, ((3, 32, 32),), 1.0, {"conv.weight": times})
@@ -73,19 +76,44 @@ class Profile:
     inputs: tuple[tuple[int, ...], ...]
     fixed: float
     layers: Mapping[str, LayerTimes]
+    calls: Curve | None = None
 
     @cached_property
     def dense(self) -> float:
         """The seconds of a call of the dense network."""
         return self.seconds({})
 
+    @cached_property
+    def dense_parts(self) -> float:
+        """The sum of the parts of the dense network."""
+        return self.parts({})
+
     def seconds(self, densities: Mapping[str, float]) -> float:
         """Return the predicted seconds of a call, given the fraction of non-zero weights of some layers; 1 for others.
 
         Names that the profile does not have do not matter.
         """
+        return self.call(self.parts(densities))
+
+    def parts(self, densities: Mapping[str, float]) -> float:
+        """Return the sum of the parts of a call: the fixed one, and that of each layer at its density."""
         each = (float(times.seconds(densities.get(name, 1.0))) for name, times in self.layers.items())
         return self.fixed + sum(each)
+
+    def call(self, parts: float) -> float:
+        """Return the seconds of a call whose parts have this sum."""
+        return parts if self.calls is None else float(self.calls(parts))
+
+    def saved_parts(self, saved: float) -> float:
+        """Return the fraction of the parts that must be saved to save a fraction of the dense network's call.
+
+        >>> profile = Profile("", 1, 1, ((1,),), 4.0, {}, Curve((0.0, 2.0, 4.0), (0.0, 1.0, 4.0)))
+        >>> profile.saved_parts(0.75), profile.saved_parts(0.875)
+        (0.5, 0.75)
+        """
+        if self.calls is None:
+            return saved
+        return 1 - float(self.calls.inverse((1 - saved) * self.dense)) / self.dense_parts
 
     def speedup(self, densities: Mapping[str, float]) -> float:
         """Return how many times faster than the dense network a network with these densities is, as predicted."""
