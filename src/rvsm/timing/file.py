@@ -92,9 +92,9 @@ def decode(text: str) -> "Profile":
     )
 
 
-def _curve(tree: Any, x: str, of: str, **ends: float) -> Curve:
-    """Return a curve of seconds against ``x``."""
-    places = _needed(tree, x, partial(_rising, **ends), of)
+def _curve(tree: Any, x: str, of: str, *, first: float, last: float | None = None) -> Curve:
+    """Return a curve of seconds against ``x``, which has these ends."""
+    places = _needed(tree, x, partial(_rising, first=first, last=last), of)
     return Curve(places, _needed(tree, "seconds", partial(_rising, length=len(places)), of))
 
 
