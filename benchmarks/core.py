@@ -135,7 +135,7 @@ def machine() -> str:
         cpu = next((line.split(":")[1].strip() for line in info.open() if line.startswith("model name")), cpu)
     capability = torch.backends.cpu.get_cpu_capability()
     return (
-        f"{cpu}, {os.cpu_count()} cores, {capability}, {torch.get_num_threads()} threads,"
+        f"{cpu}, {os.cpu_count()} cores, {capability}, threads: {torch.get_num_threads()},"
         f" Python {platform.python_version()}, PyTorch {torch.__version__}"
     )
 

@@ -199,6 +199,8 @@ def _require_match(argument: str, patterns: list[str], names: list[str], paramet
     for pattern in patterns:
         if any(fnmatchcase(name, pattern) for name in names):
             continue
+        if any(name.startswith(f"{pattern}.") for name in names):
+            raise ValueError(f"{argument}: {pattern!r} is a module; for all weights in it, write {f'{pattern}.*'!r}")
         if others := [name for name in parameters if fnmatchcase(name, pattern)]:
             raise ValueError(
                 f"{argument}: {pattern!r} matches no weight of {_KINDS}, and patterns select only these;"
