@@ -101,9 +101,7 @@ CONSTRUCTION = {
     "include: 'conv*' matches no weight; the parameters are 0.weight": lambda m: rvsm.RVSM(
         m, L0, beta=1.0, include=["conv*"]
     ),
-    "exclude: '0' is a module; for all weights in it, write '0.*'": lambda m: rvsm.RVSM(
-        m, L0, beta=1.0, exclude=["0"]
-    ),
+    "exclude: '0' is a module; for all weights in it, write '0.*'": lambda m: rvsm.RVSM(m, L0, beta=1.0, exclude=["0"]),
     "exclude: 'fc' matches no weight": lambda m: rvsm.RVSM(m, L0, beta=1.0, exclude=["fc"]),
     "include must be a list of patterns but is the string '0.*'": lambda m: rvsm.RVSM(m, L0, beta=1.0, include="0.*"),
     "overrides: 'fc*' matches no sparsified weight": lambda m: rvsm.RVSM(m, L0, beta=1.0, overrides={"fc*": {}}),

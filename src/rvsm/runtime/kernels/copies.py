@@ -4,6 +4,7 @@ In the arena, a position is a vector of images (``images`` = lanes) or a single 
 are stored one after the other; each is stored channel by channel, or position by position with the channels ``last``.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,33 @@ class Border(Variant):
 
     operands = ("index", "place", "channels", "height", "width", "row", "plane")
     arrays: ClassVar[int]  # the slot of the call that holds their addresses
+    direction: ClassVar[int]  # 1 into the arena, −1 out of it
     images: int
     last: bool
+
+    def _write(self, f: Kernel) -> None:
+        if self.images == 1 and not self.last:
+            self._whole(f)
+        else:
+            self._places(f)
+
+    @abstractmethod
+    def _places(self, f: Kernel) -> None:
+        """Copy float by float."""
+
+    def _whole(self, f: Kernel) -> None:
+        """Copy an image that is the same inside and outside: a map without border."""
+        channels, height, width = f.numbers("channels", "height", "width")
+        count = f.mul(f.mul(channels, height), width)
+        table = f.load("ptr", f.at("%call", 8 * self.arrays))
+        data = f.load("ptr", f.at(table, f.mul(f.number("index"), 8)))
+        outside = f.at(data, f.mul(f.mul("%chunk", count), 4))
+        here, there = (outside, f.buffer("place"))[:: self.direction]
+        start, stop = f.share(f.op(f"sdiv i64 {f.add(count, f.lanes - 1)}, {f.lanes}"))
+        with f.loop(start, stop) as vector:
+            offset = f.mul(vector.index, 4 * f.lanes)
+            inside = f.first_lanes(f.op(f"sub i64 {count}, {f.mul(vector.index, f.lanes)}"))
+            f.masked_store(f.masked_load(f.at(here, offset), inside), f.at(there, offset), inside)
 
     @contextmanager
     def _each(self, f: Kernel) -> Iterator[tuple[str, str, str]]:
@@ -48,8 +74,9 @@ class Enter(Border):
     """Copies an input of the call into the arena; missing images are zero."""
 
     arrays = INPUTS
+    direction = 1
 
-    def _write(self, f: Kernel) -> None:
+    def _places(self, f: Kernel) -> None:
         with self._each(f) as (inside, outside, there):
             with f.unless(f.op(f"xor i1 {there}, true"), "float", [f.single(0.0)]) as value:
                 value.after = [f.load("float", outside)]
@@ -60,8 +87,9 @@ class Leave(Border):
     """Copies an output of the call out of the arena."""
 
     arrays = OUTPUTS
+    direction = -1
 
-    def _write(self, f: Kernel) -> None:
+    def _places(self, f: Kernel) -> None:
         with self._each(f) as (inside, outside, there), f.when(there):
             f.store("float", f.load("float", inside), outside)
 
@@ -71,22 +99,25 @@ class Copy(Variant):
     """Copies rows, whose places are in a table, for every channel.
 
     With ``step`` = s it takes every s-th position: on such copies, a strided convolution becomes one without stride.
-    With ``own`` each thread makes its own copies, in its own memory. A ``ragged`` row may end inside a vector.
+    With ``own`` each thread makes its own copies, in its own memory, of the rows that it needs: its ``ranges`` of the
+    table. A ``ragged`` row may end inside a vector.
     """
 
-    operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "rows", "width")
+    operands = ("x", "y", "y_thread", "channels", "x_plane", "y_plane", "table", "ranges", "width")
     step: int
     ragged: bool
     own: bool
 
     def _write(self, f: Kernel) -> None:
         x, y, table = f.buffer("x"), f.buffer("y"), f.pointer("table")
-        rows, width, x_plane, y_plane = f.numbers("rows", "width", "x_plane", "y_plane")
+        width, x_plane, y_plane = f.numbers("width", "x_plane", "y_plane")
         y = f.at(y, f.mul(f.number("y_thread"), "%thread"))
+        mine = f.at(f.pointer("ranges"), f.mul(f.part(), 16)) if self.own else f.pointer("ranges")
+        first, last = f.load("i64", mine), f.load("i64", f.at(mine, 8))
         start, stop = ("0", f.number("channels")) if self.own else f.share(f.number("channels"))
         with f.loop(start, stop) as channel:
             source, target = f.at(x, f.mul(channel.index, x_plane)), f.at(y, f.mul(channel.index, y_plane))
-            with f.loop(0, rows) as line:
+            with f.loop(first, last) as line:
                 entry = f.at(table, f.mul(line.index, 16))
                 here, there = f.at(source, f.load("i64", entry)), f.at(target, f.load("i64", f.at(entry, 8)))
                 if self.ragged:
@@ -102,17 +133,27 @@ def take_each(f: Kernel, here: str, there: str, width: str, step: int) -> None:
         with f.row_vectors(width, ragged=True) as (offset, store):
             store(f.load(f.kind, f.at(here, offset)), f.at(there, offset))
         return
-    done = "0"
     if step == 2:
-        double = f"<{2 * f.lanes} x float>"
-        even = ", ".join(f"i32 {2 * k}" for k in range(f.lanes))
         done = f.op(f"and i64 {width}, {-f.lanes}")
         with f.loop(0, done, f.lanes) as k:
-            both = f.load(double, f.at(here, f.mul(k.index, 8)))
-            value = f.op(f"shufflevector {double} {both}, {double} poison, <{f.lanes} x i32> <{even}>")
-            f.store(f.kind, value, f.at(there, f.mul(k.index, 4)))
-    with f.loop(done, width) as k:
+            left = f.at(here, f.mul(k.index, 8))
+            halves = [f.load(f.kind, f.at(left, 4 * f.lanes * half)) for half in range(2)]
+            f.store(f.kind, _even(f, *halves), f.at(there, f.mul(k.index, 4)))
+        rest = f.op(f"sub i64 {width}, {done}")
+        with f.when(f.op(f"icmp sgt i64 {rest}, 0")):
+            left, floats = f.at(here, f.mul(done, 8)), f.op(f"sub i64 {f.mul(rest, 2)}, 1")
+            masks = f.first_lanes(floats), f.first_lanes(f.op(f"sub i64 {floats}, {f.lanes}"))
+            halves = [f.masked_load(f.at(left, 4 * f.lanes * half), mask) for half, mask in enumerate(masks)]
+            f.masked_store(_even(f, *halves), f.at(there, f.mul(done, 4)), f.first_lanes(rest))
+        return
+    with f.loop(0, width) as k:
         f.store("float", f.load("float", f.at(here, f.mul(k.index, 4 * step))), f.at(there, f.mul(k.index, 4)))
+
+
+def _even(f: Kernel, left: str, right: str) -> str:
+    """Return every second float of two vectors."""
+    numbers = ", ".join(f"i32 {2 * k}" for k in range(f.lanes))
+    return f.op(f"shufflevector {f.kind} {left}, {f.kind} {right}, <{f.lanes} x i32> <{numbers}>")
 
 
 @dataclass(frozen=True)

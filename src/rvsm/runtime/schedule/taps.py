@@ -99,7 +99,7 @@ def copies(site: Site[Convolution], taps: Taps, spans: Integers) -> list[Step]:
     o, x, y = site.operation, site.sources[0].geometry, site.target.geometry
     if o.stride == (1, 1) and x.width == y.width:
         return [_whole_planes(site, taps, spans)]
-    result = _single_rows(site, taps)
+    result = _single_rows(site, taps, spans)
     for step in result[:-1]:
         step.meet = False
     return result
@@ -159,8 +159,11 @@ def _masks(
     return places[codes], masks
 
 
-def _single_rows(site: Site[Convolution], taps: Taps) -> list[Step]:
-    """Return the copies row by row, with a stride; copies whose rows have the same length are made in one step."""
+def _single_rows(site: Site[Convolution], taps: Taps, spans: Integers) -> list[Step]:
+    """Return the copies row by row, with a stride; copies whose rows have the same length are made in one step.
+
+    The table of rows goes from line to line of the output, so that what a thread needs is a range of it.
+    """
     o, source, y = site.operation, site.sources[0], site.target.geometry
     x = source.geometry
     phase, move = taps.phases.T
@@ -171,13 +174,16 @@ def _single_rows(site: Site[Convolution], taps: Taps) -> list[Step]:
     alike = np.split(np.argsort(last - first, kind="stable"), starts[1:])
     made = []
     for width, copied in zip(widths.tolist(), alike, strict=True):
-        rows = lines * o.stride[0] + (phase[copied] - o.padding[0])[:, None]
-        here = x.down(rows) + x.right(first * o.stride[1] + move - o.padding[1])[copied, None]
-        there = (copied * taps.phase_bytes + 4 * first[copied])[:, None] + 4 * lines * y.width
-        table = np.stack([here, there], axis=2)[(rows >= 0) & (rows < x.height)]
+        rows = (lines * o.stride[0])[:, None] + phase[copied] - o.padding[0]
+        here = x.down(rows) + x.right(first * o.stride[1] + move - o.padding[1])[copied]
+        there = (4 * lines * y.width)[:, None] + copied * taps.phase_bytes + 4 * first[copied]
+        inside = (rows >= 0) & (rows < x.height)
+        table = np.stack([here, there], axis=2)[inside]
+        before = np.concatenate([[0], inside.sum(axis=1).cumsum()])  # entries of earlier lines
+        needed = np.stack([spans[:, 0] // y.width, np.minimum(len(lines), -(-spans[:, 1] // y.width))], axis=1)
         if width > 0 and len(table):
             made.append(
                 copy(site.machine, source.place, taps.place, channels=source.channels, planes=(x.plane, taps.plane),
-                     table=table, width=width, step=o.stride[1], ragged=True, own=taps.own)
+                     table=table, width=width, step=o.stride[1], ragged=True, own=taps.own, ranges=before[needed])
             )  # fmt: skip
     return made

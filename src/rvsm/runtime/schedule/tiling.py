@@ -79,7 +79,7 @@ def _positions(site: Site[Convolution], block: int) -> Tiling:
     """Cut the positions of the output, row after row, into vectors; a mask protects positions beyond the last one."""
     g = site.target.geometry
     length = g.height * g.width
-    limit = {1: 12, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
+    limit = {1: 14, 2: 8, 4: 5} if site.machine.registers >= 32 else {1: 8, 2: 4, 4: 2}
     lanes, columns = min(
         ((lanes, columns) for lanes in site.machine.widths for columns in range(1, limit[block] + 1)),
         key=lambda size: (_effort(g.width, length, size, block), -size[1]),

@@ -33,14 +33,17 @@ def rows(buffer: Buffer) -> Operands:
 def copy(
     machine: Machine, source: int, target: int, *, channels: int, planes: tuple[int, int],
     table: NDArray[np.int64], width: int, step: int = 1, ragged: bool, own: int = 0,
+    ranges: NDArray[np.int64] | None = None,
 ) -> Step:  # fmt: skip
     """Return the step that copies the rows in ``table`` (place in the source, place in the target) of every channel.
 
-    With ``own`` each thread makes its own copies, ``own`` bytes after those of the previous thread.
+    With ``own`` each thread makes its own copies, ``own`` bytes after those of the previous thread. It copies its
+    ``ranges`` of the table, of which the first is for a single thread.
     """
     operands = copy_operands(source, target, channels=channels, planes=planes, table=table, own=own)
     variant = copies.Copy(machine.lanes, step, ragged, own > 0)
-    return Step(variant, {**operands, "rows": len(table), "width": width}, meet=own == 0)
+    ranges = np.array([[0, len(table)]], dtype=np.int64) if ranges is None else np.ascontiguousarray(ranges)
+    return Step(variant, {**operands, "ranges": ranges, "width": width}, meet=own == 0)
 
 
 def copy_operands(
