@@ -1,8 +1,11 @@
 """Capture: a module as a graph of aten operations, with a batch of any size, and with sequences of any length."""
 
+import io
+import logging
 import operator
 import warnings
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -99,8 +102,7 @@ def capture(
         # The longest sequence itself may be a case of its own, such as a slice of a table that takes all of it.
         length = Dim("length", max=longest - 1)
         dynamic = tuple({0: batch, **dict.fromkeys(dims, length)} for dims in length_dims(several))
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # torch's own, about its own pieces
+    with _quiet(), torch.no_grad():
         try:
             exported, any_batch = torch.export.export(model, several, dynamic_shapes=dynamic), True
         except Exception as problem:  # torch.export has no common base for what it cannot do
@@ -109,13 +111,43 @@ def capture(
                     raise
                 exported, any_batch = torch.export.export(model, tuple(x[:1] for x in examples)), False
             except Exception:
-                reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:200]
                 what = "" if longest is None else f" for sequences of up to {longest} positions"
-                raise ValueError(f"torch.export cannot capture {type(model).__name__}{what}: {reason}") from problem
+                raise ValueError(
+                    f"torch.export cannot capture {type(model).__name__}{what}: {_reason(problem)}"
+                ) from problem
         if not make_functional(exported.graph, known, exported.graph_signature.user_inputs):
             exported = exported.run_decompositions({})
         captured = _captured(exported, any_batch)
         return captured if longest is None else replace(captured, length=captured.inputs[0].meta["val"].shape[1])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence torch's warnings about its own pieces, and the pages it logs and prints before an error."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _reason(problem: Exception) -> str:
+    """Return why torch.export failed in one sentence: the frequent reasons in plain words, else torch's first line."""
+    text = str(problem).strip()
+    if "data-dependent" in text:
+        return (
+            "what it computes depends on the values of a tensor, as in `if x.sum() > 0`; decide outside of the model,"
+            " or use torch.where"
+        )
+    if text.startswith("Constraints violated"):
+        return (
+            "it works for one batch size or length only; take sizes from x.shape instead of numbers or len(x), and"
+            " never mix the batch with other dimensions"
+        )
+    return (text.splitlines() or [type(problem).__name__])[0][:200]
 
 
 def length_dims(examples: Sequence[Tensor]) -> list[list[int]]:
