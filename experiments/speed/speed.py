@@ -8,8 +8,14 @@
 `train` trains to several speeds with single weights, blocks of 2, 4 and 8 output channels, and whole filters; and dense
 networks of several widths. `time` measures all finished networks at batch 1 and 64: the sparse ones in the runtime, the
 dense ones in OpenVINO and ONNX Runtime, in float32 and, quantized with training images, in int8. Its lines are in
-speed.jsonl here. `table` writes results/speed.md and results/pictures/speed.png. Other options, such as
---training.epochs 20, are those of each training.
+speed.jsonl here. `table` writes results/speed.md and a picture for each width into results/pictures. Other options,
+such as --training.epochs 20, are those of each training.
+
+The sparse networks have a quarter of the width, so that many can be compared. The first three commands with
+
+    --width 1 --seeds 1 --patterns element --speeds 6 4 10 --runs runs/flagship
+
+are about the full width, and share its networks with experiments/flagship.
 """
 
 import argparse
@@ -56,6 +62,7 @@ PATTERNS = {
     "block-8": ("blocks of 8", ["--groups.name", "block", "--groups.size", "8"]),
     "filter": ("whole filters", ["--groups.name", "filter"]),
 }
+FULL, SHARED_SPEED = 1.0, 6.0  # the width and the speed of the network in experiments/flagship
 NARROWER = (1.0, 0.75, 0.5, 0.375, 0.25)  # widths of the dense networks, as fractions of the sparse ones'
 
 
@@ -77,15 +84,21 @@ class Point:
 
 def points(options: argparse.Namespace) -> Iterator[Point]:
     """Yield the dense networks, then the sparse ones, the middle speed first."""
+    full = options.width == FULL
+    dense = HERE.parent / ("flagship" if full else "frontier") / "fastnet-dense.toml"
+    sparse = HERE.parent / "flagship/fastnet-rvsm-l0-speed-6.toml" if full else HERE / "fastnet-rvsm.toml"
     for factor in NARROWER:
         width = repr(options.width * factor)
-        yield Point(f"speed-dense-{width}", "dense", HERE / "../frontier/fastnet-dense.toml", ("--model.width", width))
+        name = dense.stem if full and factor == 1 else f"speed-{options.width}-dense-{width}"
+        yield Point(name, "dense", dense, ("--model.width", width))
     for speed in options.speeds:
         for pattern, (_, groups) in PATTERNS.items():
             if pattern in options.patterns:
                 target = ["--budget.speedup", repr(speed), "--budget.profile", str(profile_file(pattern, options))]
                 flags = ("--model.width", repr(options.width), *groups, *target)
-                yield Point(f"speed-{options.width}-{pattern}-{speed:g}", pattern, HERE / "fastnet-rvsm.toml", flags)
+                same = full and pattern == "element" and speed == SHARED_SPEED
+                name = sparse.stem if same else f"speed-{options.width}-{pattern}-{speed:g}"
+                yield Point(name, pattern, sparse, flags)
 
 
 def profile_file(pattern: str, options: argparse.Namespace) -> Path:
@@ -117,8 +130,8 @@ def train(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Time all finished networks, and write a line for each."""
-    lines = []
+    """Time all finished networks of this width, and write a line for each; lines of other widths are kept."""
+    lines = [line for line in read(options) if line["width"] != options.width]
     for point in points(options):
         for seed in range(options.seeds):
             folder = folder_of(options.runs, point.name, seed)
@@ -126,6 +139,7 @@ def measure(options: argparse.Namespace) -> None:
                 for line in timed(point, folder, seed, options):
                     print(json.dumps(line), flush=True)
                     lines.append(line)
+    lines.sort(key=lambda line: -line["width"])
     write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), options.lines)
 
 
@@ -133,7 +147,7 @@ def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) ->
     """Yield the lines of a run: one for float32, and one for int8 if an engine has it."""
     model, result = load_network(folder)
     image = torch.zeros(1, *result["input"])
-    about = {"name": point.name, "kind": point.kind, "seed": seed, "zeros": result["sparsity"]}
+    about = {"width": options.width, "name": point.name, "kind": point.kind, "seed": seed, "zeros": result["sparsity"]}
     about |= {"machine": machine().name, "threads": options.threads, "speed": result.get("speed")}
     accuracy = result["test"]["u"]["accuracy"]
     if point.kind != "dense":  # not what rvsm.compile may leave to PyTorch
@@ -217,20 +231,26 @@ def quantized(
 
 def table(options: argparse.Namespace) -> None:
     """Write the tables and the picture."""
-    lines = [json.loads(line) for line in options.lines.read_text(encoding="utf-8").splitlines()]
+    lines = read(options)
     if not lines:
         raise SystemExit(f"{options.lines} has no networks; run first: speed.py time")
-    text = [
-        "# Accuracy at equal time",
-        "",
-        "Written by `experiments/speed/speed.py table`.",
-        "",
-        *_patterns(lines),
-        "",
-        *_all(lines),
-    ]
-    write_text("\n".join([*text, ""]), options.out / "speed.md")
-    _draw(lines, options.out / "pictures" / "speed.png")
+    text = ["# Accuracy at equal time", "Written by `experiments/speed/speed.py table`."]
+    for width in dict.fromkeys(line["width"] for line in lines):
+        own = [line for line in lines if line["width"] == width]
+        picture = Path("pictures") / f"speed-{width}.png"
+        _draw(own, options.out / picture)
+        title = "full width" if width == FULL else f"{width:g} of the width"
+        machines = " and ".join(dict.fromkeys(f"{line['machine']}, {line['threads']} threads" for line in own))
+        text += [f"## Fast network, {title}", f"Times on {machines}.", f"![Accuracy against time]({picture})"]
+        text += [*_patterns(own), *_against_dense(own), _all(own)]
+    write_text("\n\n".join(part.rstrip() for part in text) + "\n", options.out / "speed.md")
+
+
+def read(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the measured networks."""
+    if not options.lines.exists():
+        return []
+    return [json.loads(line) for line in options.lines.read_text(encoding="utf-8").splitlines()]
 
 
 def curve(lines: Iterable[dict[str, Any]], batch: int) -> list[tuple[float, float, float]]:
@@ -258,16 +278,33 @@ def at_time(found: Sequence[tuple[float, float, float]], milliseconds: float) ->
 def _patterns(lines: Sequence[dict[str, Any]]) -> list[str]:
     """Compare the patterns at the measured times of the networks with single weights."""
     text = []
-    for batch in BATCHES:
+    for batch in BATCHES if len({line["kind"] for line in lines} - {"dense"}) > 1 else ():
         curves = {p: curve([line for line in lines if line["kind"] == p], batch) for p in PATTERNS}
         reference = curves["element"] or next((c for c in curves.values() if c), [])
         head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms" for t, _, _ in reference)]
         rows = [[PATTERNS[p][0], *(at_time(c, t) for t, _, _ in reference)] for p, c in curves.items() if c]
-        text += [pipe_table(head, rows), ""]
+        text.append(pipe_table(head, rows))
     return text
 
 
-def _all(lines: Sequence[dict[str, Any]]) -> list[str]:
+def _against_dense(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Compare the networks with single weights with dense networks that take as long."""
+    text = []
+    dense = [line for line in lines if line["kind"] == "dense"]
+    for batch in BATCHES:
+        curves = {p: curve([line for line in dense if line["precision"] == p], batch) for p in ("float32", "int8")}
+        sparse = curve([line for line in lines if line["kind"] == "element"], batch)
+        if sparse and curves["float32"]:
+            widest = curves["float32"][-1][0]
+            head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms ({widest / t:.1f} ×)" for t, _, _ in sparse)]
+            rows = [["sparse, single weights", *(f"{a:.2f}" for _, a, _ in sparse)]]
+            rows += [[f"dense, {p}", *(at_time(c, t) for t, _, _ in sparse)] for p, c in curves.items() if c]
+            text.append(pipe_table(head, rows))
+    return text
+
+
+def _all(lines: Sequence[dict[str, Any]]) -> str:
+    """List all networks."""
     head = ["network", "precision", "zeros", "test accuracy, %", *(f"ms, batch {batch}" for batch in BATCHES), "engine"]
     rows = []
     for name, precision in dict.fromkeys((line["name"], line["precision"]) for line in lines):
@@ -279,7 +316,7 @@ def _all(lines: Sequence[dict[str, Any]]) -> list[str]:
         engine = min(own[0]["ms"], key=lambda key: own[0]["ms"][key][last])
         zeros = f"{100 * statistics.mean(line['zeros'] for line in own):.1f} %"
         rows.append([name, precision, zeros, f"{statistics.mean(accuracies):.2f}{spread}", *cells, engine])
-    return [pipe_table(head, rows)]
+    return pipe_table(head, rows)
 
 
 def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
