@@ -99,7 +99,7 @@ def test_an_infinite_input_reaches_only_the_outputs_that_read_it() -> None:
 
 def test_larger_blocks_are_used_where_they_are_filled() -> None:
     for outputs, lanes in product(range(1, 600), (4, 8, 16)):
-        vectors = matvec._vectors(outputs, lanes)
+        vectors = matvec.vectors_together(outputs, lanes)
         least = -(-outputs // lanes)
         assert -(-least // vectors) * vectors <= FILLED * least
         larger = [size for size in BLOCKS if size > vectors]
@@ -110,5 +110,5 @@ def test_the_faster_kernel_is_chosen_by_trying_both() -> None:
     program = Program(plan(random_weights(64, 64, 0.4))).prepare(batches=False)
     assert program.explain(1).rows[0].kernel in {
         "sparse matrix × vector",
-        f"dense matrix × vector, {matvec._vectors(64, machine().lanes) * machine().lanes} outputs at once",
+        f"dense matrix × vector, {matvec.vectors_together(64, machine().lanes) * machine().lanes} outputs at once",
     }

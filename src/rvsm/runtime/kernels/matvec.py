@@ -6,7 +6,7 @@ sparse matrix is stored row after row, with the numbers of its inputs, which are
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from rvsm.runtime.kernels.kernel import Kernel, Variant
@@ -60,35 +60,47 @@ class DenseMatVec(_MatVec):
     vectors: int
 
     def _multiply(self, f: Kernel, finish: Finish) -> None:
-        x, matrix, inputs = f.buffer("x"), f.pointer("matrix"), f.number("inputs")
-        column, sets = 4 * f.lanes * self.vectors, max(1, IN_PROGRESS // self.vectors)
-        blocks = f.op(f"sdiv i64 {f.add(f.number('outputs'), column // 4 - 1)}, {column // 4}")
-        whole = f.mul(f.op(f"sdiv i64 {inputs}, {sets}"), sets)
-        zeros = [(f.kind, f.vectors.constant(0.0))] * self.vectors
-        start, stop = f.share(blocks)
-        with f.loop(start, stop) as block:
-            columns = f.at(matrix, f.mul(f.mul(block.index, inputs), column))
-
-            def added(k: str, sums: list[str], columns: str = columns) -> list[str]:
-                factor = f.splat(f.lanes, f.load("float", f.at(x, f.mul(k, 4))))
-                here = f.at(columns, f.mul(k, column))
-                values = [f.load(f.kind, f.at(here, 4 * f.lanes * v)) for v in range(self.vectors)]
-                return [f.vectors.fma(value, factor, total) for value, total in zip(values, sums, strict=True)]
-
-            with f.loop(0, whole, sets, carry=zeros * sets) as most:
-                parts = [most.values[k * self.vectors :][: self.vectors] for k in range(sets)]
-                most.after = [each for k in range(sets) for each in added(f.add(most.index, k), parts[k])]
-            sums = most.values[: self.vectors]
-            for k in range(1, sets):
-                others = most.values[k * self.vectors :][: self.vectors]
-                sums = [f.vectors.add(one, other) for one, other in zip(sums, others, strict=True)]
-            with f.loop(whole, inputs, carry=[(f.kind, total) for total in sums]) as rest:
-                rest.after = added(rest.index, rest.values)
-            first = f.mul(block.index, column)
-            for v, total in enumerate(rest.values):
-                offset = f.add(first, 4 * f.lanes * v)
+        for first, sums in blocks_of_outputs(f, f.buffer("x"), 4, vectors=self.vectors, positions=1):
+            for v, total in enumerate(sums):
+                offset = f.add(f.mul(first, 4), 4 * f.lanes * v)
                 with f.when(f.op(f"icmp slt i64 {offset}, {f.mul(f.number('outputs'), 4)}")):
                     finish(total, offset)
+
+
+def blocks_of_outputs(
+    f: Kernel, x: str, step: str | int, *, vectors: int, positions: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Loop over this thread's blocks of outputs; yields the first output, and the sums: vector by vector, by position.
+
+    A column of the matrix, so many ``vectors`` of outputs, is multiplied by one input at each of so many ``positions``,
+    which are neighbours; the next input is ``step`` bytes away.
+    """
+    matrix, inputs, outputs = f.pointer("matrix"), f.number("inputs"), f.number("outputs")
+    size = f.lanes * vectors
+    sets = max(1, IN_PROGRESS // (vectors * positions))
+    whole = f.mul(f.op(f"sdiv i64 {inputs}, {sets}"), sets)
+    zeros = [(f.kind, f.vectors.constant(0.0))] * (vectors * positions)
+    start, stop = f.share(f.op(f"sdiv i64 {f.add(outputs, size - 1)}, {size}"))
+    with f.loop(start, stop) as block:
+        columns = f.at(matrix, f.mul(f.mul(block.index, inputs), 4 * size))
+
+        def added(k: str, sums: list[str]) -> list[str]:
+            here, there = f.at(columns, f.mul(k, 4 * size)), f.at(x, f.mul(k, step))
+            values = [f.load(f.kind, f.at(here, 4 * f.lanes * v)) for v in range(vectors)]
+            factors = [f.splat(f.lanes, f.load("float", f.at(there, 4 * p))) for p in range(positions)]
+            pairs = ((value, factor) for value in values for factor in factors)
+            return [f.vectors.fma(value, factor, total) for (value, factor), total in zip(pairs, sums, strict=True)]
+
+        with f.loop(0, whole, sets, carry=zeros * sets) as most:
+            parts = [most.values[k * len(zeros) :][: len(zeros)] for k in range(sets)]
+            most.after = [each for k in range(sets) for each in added(f.add(most.index, k), parts[k])]
+        sums = most.values[: len(zeros)]
+        for k in range(1, sets):
+            others = most.values[k * len(zeros) :][: len(zeros)]
+            sums = [f.vectors.add(one, other) for one, other in zip(sums, others, strict=True)]
+        with f.loop(whole, inputs, carry=[(f.kind, total) for total in sums]) as rest:
+            rest.after = added(rest.index, rest.values)
+        yield f.mul(block.index, size), rest.values
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rvsm.runtime.kernels.convolution import Convolution as Kernel
 from rvsm.runtime.kernels.kernel import Operands
 from rvsm.runtime.plan.operations import Convolution
-from rvsm.runtime.schedule import matvec, panels, windows
+from rvsm.runtime.schedule import columns, matvec, panels, windows
 from rvsm.runtime.schedule.choice import DENSE_ABOVE, SPARSE_BELOW, clear_choice
 from rvsm.runtime.schedule.layout import TooLargeError, aligned
 from rvsm.runtime.schedule.limits import COPY, MULTIPLY, NANOSECOND, OBJECTS
@@ -37,6 +37,8 @@ def steps(site: Site[Convolution]) -> list[Step]:
         return [matvec.step(site, _shared(site, "matrix", lambda: matvec.matrix(site)))]
     where, weights = taps(site), cache(site.weights.dense)
     way = _shared(site, "way", lambda: _way(site, where, weights))
+    if way == "dense" and columns.fits(site, where):
+        return [*copies(site, where, columns.spans(site, where)), columns.step(site, where, weights)]
     made = _compute(site, where, weights, dense=way == "dense")
     made[0].note = f"{way} {made[0].note}"
     return [*copies(site, where, _spans(made, where.reach)), *made]
@@ -60,6 +62,10 @@ def _way(site: Site[Convolution], where: Taps, weights: Callable[[], Floats]) ->
         return clear
     seconds, arena = {}, aligned(site.arena_bytes)
     for way in ("sparse", "dense"):
+        if way == "dense" and columns.fits(site, where):
+            # Per output, as below, where such a map is a single tile.
+            seconds[way] = columns.step(site, where, weights).seconds(arena) / site.operation.channels
+            continue
         sample = _compute(site, where, weights, dense=way == "dense", sample=True)
         tiles = [len(_table(step, "tiles")) - 1 for step in sample]
         # A number in a stream takes about a nanosecond at each tile.
@@ -182,6 +188,8 @@ def cost(extent: Extent[Convolution]) -> Cost:
     streams = max(prod(map(len, bands(machine, shape[1:], block))) for block in (1, 2, 4)) if unit > 1 else 1
     kept = OBJECTS * streams + streams * (stream + 64 * o.channels) + 16 * taps + 40 * vectors
     kept += 4 * (weights + o.channels) if unit == 1 and o.groups == source[0] else 0  # channel by channel, all weights
+    if unit == 1 and dense and columns.suits(o, shape[1:], machine.lanes):
+        kept += columns.matrix_bytes(o.channels, weights, machine.lanes)
     passing = 16 * weights + 64 * records + 64 * taps + 8 * weights // o.channels + 64 * vectors
     seconds = MULTIPLY * vectors * (weights if density >= DENSE_ABOVE else extent.nonzero)
     seconds += NANOSECOND * vectors * o.channels

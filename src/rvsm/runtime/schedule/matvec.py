@@ -58,12 +58,16 @@ def matrix(site: Site[Convolution]) -> Matrix:
 
 
 def _dense(weights: Floats, bias: Floats, lanes: int) -> Matrix:
+    vectors = vectors_together(len(weights), lanes)
+    return Matrix(vectors, by_column(weights, lanes * vectors), NO_ROWS, bias)
+
+
+def by_column(weights: Floats, size: int) -> Floats:
+    """Return a matrix in blocks of ``size`` outputs, each stored column after column; missing outputs are zero."""
     outputs, inputs = weights.shape
-    vectors = _vectors(outputs, lanes)
-    filled = np.zeros((_rounded(outputs, lanes * vectors), inputs), np.float32)
+    filled = np.zeros((_rounded(outputs, size), inputs), np.float32)
     filled[:outputs] = weights
-    columns = filled.reshape(-1, lanes * vectors, inputs).transpose(0, 2, 1)
-    return Matrix(vectors, np.ascontiguousarray(columns), NO_ROWS, bias)
+    return np.ascontiguousarray(filled.reshape(-1, size, inputs).transpose(0, 2, 1))
 
 
 def _sparse(weights: Floats, bias: Floats, lanes: int) -> Matrix:
@@ -80,9 +84,10 @@ def _sparse(weights: Floats, bias: Floats, lanes: int) -> Matrix:
     return Matrix(0, numbers, first * (8 * lanes), bias)
 
 
-def _vectors(outputs: int, lanes: int) -> int:
+def vectors_together(outputs: int, lanes: int, most: int = BLOCKS[0]) -> int:
+    """Return how many vectors of outputs a block has, at most ``most``."""
     least = _rounded(outputs, lanes)
-    return next(size for size in BLOCKS if _rounded(outputs, lanes * size) <= FILLED * least)
+    return next(size for size in BLOCKS if size <= most and _rounded(outputs, lanes * size) <= FILLED * least)
 
 
 def _rounded(number: int, multiple: int) -> int:
@@ -115,7 +120,7 @@ def cost(extent: Extent[Convolution]) -> Cost:
     weights = prod(extent.operation.weight_shape(extent.sources))
     density = extent.nonzero / weights
     inputs = weights // outputs
-    blocks = _rounded(outputs, lanes * _vectors(outputs, lanes))
+    blocks = _rounded(outputs, lanes * vectors_together(outputs, lanes))
     dense = 4 * inputs * blocks if density > SPARSE_BELOW else 0
     sparse = 8 * (extent.nonzero + lanes * outputs) if density < DENSE_ABOVE else 0
     kept = OBJECTS + max(dense, sparse) + 8 * outputs + 4 * _rounded(outputs, lanes)
