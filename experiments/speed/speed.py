@@ -13,7 +13,7 @@ such as --training.epochs 20, are those of each training.
 
 The sparse networks have a quarter of the width, so that many can be compared. The first three commands with
 
-    --width 1 --seeds 1 --patterns element --speeds 6 4 10 --runs runs/flagship
+    --width 1 --seeds 1 --kinds dense element --speeds 6 4 10 --runs runs/flagship
 
 are about the full width, and share its networks with experiments/flagship.
 """
@@ -87,18 +87,23 @@ def points(options: argparse.Namespace) -> Iterator[Point]:
     full = options.width == FULL
     dense = HERE.parent / ("flagship" if full else "frontier") / "fastnet-dense.toml"
     sparse = HERE.parent / "flagship/fastnet-rvsm-l0-speed-6.toml" if full else HERE / "fastnet-rvsm.toml"
-    for factor in NARROWER:
+    for factor in NARROWER if "dense" in options.kinds else ():
         width = repr(options.width * factor)
         name = dense.stem if full and factor == 1 else f"speed-{options.width}-dense-{width}"
         yield Point(name, "dense", dense, ("--model.width", width))
     for speed in options.speeds:
         for pattern, (_, groups) in PATTERNS.items():
-            if pattern in options.patterns:
+            if pattern in options.kinds:
                 target = ["--budget.speedup", repr(speed), "--budget.profile", str(profile_file(pattern, options))]
                 flags = ("--model.width", repr(options.width), *groups, *target)
                 same = full and pattern == "element" and speed == SHARED_SPEED
                 name = sparse.stem if same else f"speed-{options.width}-{pattern}-{speed:g}"
                 yield Point(name, pattern, sparse, flags)
+
+
+def sparse_kinds(options: argparse.Namespace) -> list[str]:
+    """Return the patterns of zeros among the kinds."""
+    return [kind for kind in options.kinds if kind != "dense"]
 
 
 def profile_file(pattern: str, options: argparse.Namespace) -> Path:
@@ -109,7 +114,7 @@ def profile_file(pattern: str, options: argparse.Namespace) -> Path:
 def profile(options: argparse.Namespace) -> None:
     """Measure the profile of each pattern."""
     image = torch.zeros(1, 3, options.size, options.size)
-    for pattern in options.patterns:
+    for pattern in sparse_kinds(options):
         groups = build.grouping(read_config(HERE / "fastnet-rvsm.toml", PATTERNS[pattern][1])) or "element"
         model = fastnet(width=options.width, size=options.size)
         with warnings.catch_warnings():
@@ -121,7 +126,7 @@ def profile(options: argparse.Namespace) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Train what is missing, one seed after another."""
-    if missing := [p for p in options.patterns if not profile_file(p, options).exists()]:
+    if missing := [p for p in sparse_kinds(options) if not profile_file(p, options).exists()]:
         raise SystemExit(f"there is no profile for {missing[0]}; run first: speed.py profile")
     warnings.simplefilter("ignore", UserWarning)  # the whitening layer is frozen in all of them
     configs = [point.config(options) for point in points(options)]
@@ -347,8 +352,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="an archive or a folder of CIFAR-10")
     parser.add_argument("--runs", type=Path, default=Path("runs/speed"), help="where the runs and the profiles are")
     parser.add_argument("--width", type=float, default=0.25, help="of the sparse networks (default: %(default)s)")
-    parser.add_argument("--speeds", nargs="*", type=float, default=[4.0, 2.5, 6.0], help="times as fast as dense")
-    parser.add_argument("--patterns", nargs="*", default=list(PATTERNS), choices=list(PATTERNS), metavar="PATTERN")
+    parser.add_argument("--speeds", nargs="*", type=float, default=[3.0, 6.0], help="times as fast as dense")
+    kinds = ["dense", *PATTERNS]
+    parser.add_argument("--kinds", nargs="*", default=kinds, choices=kinds, metavar="KIND", help=", ".join(kinds))
     parser.add_argument("--seeds", type=int, default=3, help="how many seeds")
     parser.add_argument("--jobs", type=int, default=2, help="how many are trained at once, with one thread each")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the measured networks")
