@@ -51,6 +51,7 @@ from rvsm.records import folder_of
 from rvsm.runtime.execute.program import Program
 from rvsm.runtime.kernels.jit import machine
 from rvsm.train import load_network, run_all
+from rvsm.train.recorder import StoppedError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -367,7 +368,10 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=ROOT / "results", help="where the table and the picture go")
     options, options.flags = parser.parse_known_args(namespace=argparse.Namespace())
-    COMMANDS[options.command](options)
+    try:
+        COMMANDS[options.command](options)
+    except StoppedError as stopped:
+        raise SystemExit(str(stopped)) from None
 
 
 COMMANDS = {"profile": profile, "train": train, "time": measure, "table": table}
