@@ -38,6 +38,26 @@ def replacing(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def require_writable(target: Path) -> None:
+    """Raise a ValueError if a file cannot be written, before the work whose result it is to hold.
+
+    >>> import tempfile
+    >>> require_writable(Path(tempfile.gettempdir()))
+    Traceback (most recent call last):
+    ...
+    ValueError: ... is a folder; give the name of a file in it
+    """
+    if target.is_dir():
+        raise ValueError(f"{target} is a folder; give the name of a file in it")
+    probe = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"{target} cannot be written: {error.strerror}; give another file") from None
+
+
 def write_text(text: str, path: Path) -> None:
     """Write a string to a file atomically: a kill at any moment leaves the old file or the new one."""
     with replacing(path) as temporary:

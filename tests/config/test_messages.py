@@ -243,7 +243,7 @@ class TestTargets:
 
     def test_a_weight_and_a_target_exclude_each_other(self) -> None:
         text = refused(*TARGET, "--penalty.lam", "1e-6")
-        assert text == "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
+        assert text == "penalty.lam and a budget exclude each other: the target sets λ; leave one of them out"
 
     def test_the_target_is_the_budgets(self) -> None:
         assert refused("--method.sparsity", "0.9").endswith("the target is budget.sparsity")

@@ -79,3 +79,7 @@ def test_what_stands_in_the_way_is_named() -> None:
         rvsm.profile(Scaled(), IMAGE, batch=1, threads=1)
     with pytest.raises(ValueError, match="batch must be at least 1 but is 0"):
         rvsm.profile(network(), IMAGE, batch=0)
+    with pytest.raises(TypeError, match=r"batch must be an integer but is 2\.0"):
+        rvsm.profile(network(), IMAGE, batch=2.0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threads must be at least 1 but is 0"):
+        rvsm.profile(network(), IMAGE, threads=0)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import rvsm
+from rvsm.bench import commands
 from rvsm.cli import main
 from rvsm.collect import collect, read
 from rvsm.config import Config, read_config
@@ -31,7 +32,7 @@ def made(measured: Path) -> Path:
     curve = Curve((0.0, 0.6, 1.0), (1e-6, 1e-3, 1.1e-3))
     times = {name: replace(times, seconds=curve) for name, times in profile.layers.items()}
     file = measured.with_name("made.json")
-    replace(profile, layers=times, fixed=1e-4).save(file)
+    replace(profile, layers=times, fixed=1e-4, calls=None).save(file)
     return file
 
 
@@ -128,6 +129,31 @@ def test_a_training_that_cannot_reach_it_leaves_no_folder(made: Path, digits: Da
         with pytest.raises(ValueError, match=sentence):
             start(config_of(file, speedup), tmp_path / "run", Console(file=io.StringIO()), digits)
         assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for out, sentence in ((tmp_path, "is a folder; give"), (tmp_path / "file" / "p.json", "cannot be written: ")):
+        assert main(["profile", "rvsm.models:convnet", "--input", "1,8,8", "--out", str(out)]) == 1
+        assert sentence in capsys.readouterr().err
+
+
+def test_the_profile_of_a_run_has_the_groups_of_its_training(
+    made: Path, digits: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = ["--groups.name", "block", "--groups.size", "2", "--method.exclude", '["0.*"]']
+    config = read_config(flags=[*SMALL, "--training.epochs", "1", *groups, "--budget.sparsity", "0.5"])
+    start(config, tmp_path / "run", Console(file=io.StringIO()), digits)
+    given: dict[str, object] = {}
+    monkeypatch.setattr(
+        "rvsm.splitting.profile", lambda *_, **options: given.update(options) or rvsm.Profile.load(made)
+    )
+    commands.profile(str(tmp_path / "run"), tmp_path / "profile.json")
+    assert (given["groups"], list(given["exclude"])) == (rvsm.Block(size=2), ["0.*"])
+    commands.profile(str(tmp_path / "run"), tmp_path / "profile.json", groups="filter")
+    assert given["groups"] == "filter"
 
 
 def test_the_command_refuses_what_it_cannot_measure(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from rvsm.bench.comparison import Comparison, compare
-from rvsm.files import replacing
+from rvsm.files import replacing, require_writable
 from rvsm.groups import Block
 from rvsm.models import fill
 from rvsm.runtime import Program, SequenceProgram, describe, load
@@ -222,7 +222,7 @@ def profile(
     source: str,
     out: Path,
     *,
-    groups: str = "element",
+    groups: str | None = None,
     size: int | None = None,
     exclude: Sequence[str] | None = None,
     batch: int = 64,
@@ -232,14 +232,26 @@ def profile(
     integers: bool = False,
     allow_import: Collection[str] = (),
 ) -> Profile:
-    """Measure the times of a network's layers, write them to a file, and return them."""
+    """Measure the times of a network's layers, write them to a file, and return them.
+
+    The zeros are those of the run's method, if the network is a run's, unless others are given.
+    """
     from rvsm.splitting import profile
 
     if size is not None and groups != "block":
         raise ValueError(f"--size is the size of a block; give it with --groups block, not {groups}")
+    require_writable(out)
     model, example = model_of(source, weights=weights, shape=shape, integers=integers, allow_import=allow_import)
-    grouping = groups if size is None else Block(size=size)
-    found = profile(model, example, groups=grouping, exclude=exclude, batch=batch, threads=threads)
+    zeros: dict[str, Any] = {}
+    if Path(source).is_dir():
+        from rvsm.train import selection_of
+
+        zeros = selection_of(source, allow_import=allow_import)
+    if groups is not None:
+        zeros["groups"] = groups if size is None else Block(size=size)
+    if exclude is not None:
+        zeros["exclude"] = exclude
+    found = profile(model, example, **zeros, batch=batch, threads=threads)
     found.save(out)
     return found
 

@@ -86,7 +86,7 @@ def profile(words: list[str]) -> None:
     parser.add_argument("--batch", type=int, default=64, help="examples in a call (default: %(default)s)")
     parser.add_argument("--threads", type=int, help="threads of a call (default: OMP_NUM_THREADS, or all cores)")
     parser.add_argument(
-        "--groups", default="element", help="which weights are zero together, as in the training (default: element)"
+        "--groups", help="which weights are zero together, as in the training (default: those of the run, or element)"
     )
     parser.add_argument("--size", type=int, help="the number of output channels in a block, for --groups block")
     parser.add_argument(

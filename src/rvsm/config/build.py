@@ -75,6 +75,12 @@ def budget(config: Config, steps: int, times: Profile | None = None) -> Budget |
     return None if config.budget is None else Budget(steps=steps, **{**config.budget, "profile": times})
 
 
+def selection(config: Config) -> dict[str, Any]:
+    """Return which weights may become zero, and how they are grouped, as arguments of rvsm.profile."""
+    chosen: dict[str, Any] = {key: config.method.options.get(key) for key in ("include", "exclude")}
+    return {"groups": grouping(config) or "element", **chosen}
+
+
 def profile(config: Config, model: nn.Module, example: Tensor) -> Profile | None:
     """Return the times of the layers, from their file or measured, if the target is a time."""
     target = budget(config, steps=1)
@@ -83,8 +89,7 @@ def profile(config: Config, model: nn.Module, example: Tensor) -> Profile | None
     with _of("budget"):
         if (file := config.budget["profile"]) is not None:
             return Profile.load(file)
-        chosen: dict[str, Any] = {key: config.method.options.get(key) for key in ("include", "exclude")}
-        return measure_profile(model, example[:1], groups=grouping(config) or "element", **chosen)
+        return measure_profile(model, example[:1], **selection(config))
 
 
 def method(

@@ -124,7 +124,8 @@ def unknown_key(key: str, known: Collection[str]) -> str:
 def _without_section(key: str, known: Collection[str]) -> str:
     """Return the message about an unknown key that names no section."""
     if key in (*CHOICES, *PLAIN):
-        return f"[{key}] is a section: write [{key}] and its options below, or --{key}.option"
+        option = "name" if key in CHOICES else "option"
+        return f"[{key}] is a section: write [{key}] and its options below, or --{key}.{option}"
     if key in ("run", "runs"):
         return f"unknown key {key!r}; the folder of a run is rvsm train --run, that of several rvsm compare --runs"
     always = [f"{section}.{key}" for section, maker in PLAIN.items() if takes(maker, key)]
@@ -174,9 +175,11 @@ def _misplaced(key: str, known: Collection[str]) -> str | None:
     """Return why a key of a known name cannot be used here."""
     section, _, option = key.partition(".")
     if key == "penalty.lam" and "budget.sparsity" in known:
-        return "penalty.lam and a budget exclude each other: budget.sparsity sets λ; leave one of them out"
+        return "penalty.lam and a budget exclude each other: the target sets λ; leave one of them out"
     if key == "method.sparsity":
         return "unknown key 'method.sparsity'; with rvsm and magnitude the target is budget.sparsity"
+    if section == "method" and option in CHOICES:
+        return f"{key} is chosen in a section of its own: write --{option}.name, or [{option}] and name in a file"
     if section in CHOICES and option in CHOICES[section].given:
         return f"{key} is decided by the rest of the training; leave it out"
     entries = CHOICES[section].entries if section in CHOICES else {}

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import ceil, floor, isfinite, log10, sqrt
 from numbers import Integral, Real
 from typing import Literal, cast
@@ -122,6 +122,8 @@ class Budget:
         if self.profile is not None and self.by != "time":
             raise ValueError(f"profile= belongs to a target by='time', or to speedup=, but by is {self.by!r}")
         if self.profile is not None and not isinstance(self.profile, Profile):
+            if not isinstance(self.profile, str | os.PathLike):
+                raise TypeError(f"profile must be a Profile or the path of its file but is {self.profile!r}")
             object.__setattr__(self, "profile", Profile.load(self.profile))
 
     def __repr__(self) -> str:
@@ -231,23 +233,49 @@ class Budget:
                     f" kept, the largest is {found[i].most / found[i].population.total:.6g}; lower the sparsity or the"
                     " floor, or exclude the layer"
                 )
-        total = self._costs.whole([c.population.total for c in found])
-        pairs = list(zip(found, given, strict=True))
+        if (self.scope == "layer" and self.by != "time") or self._is_feasible(all_units):
+            return
+        least, most = self._limits(all_units)
+        wanted = f"sparsity {self.sparsity}" if self.speedup is None else f"speedup {self.speedup:g}"
+        wanted = f"saving {self.sparsity} of the time" if self.by == "time" and self.speedup is None else wanted
+        shown = [f"{saved:.6g}" for saved in (least, most)]
+        if self.speedup is not None:
+            shown = [f"{_rounded_up(1 / (1 - least))}", f"{_rounded_down(1 / (1 - most))}"]
+        if None not in given:
+            raise ValueError(
+                f"{wanted} is not feasible: every layer has a sparsity of its own, and together they result in"
+                f" {shown[0]}; leave at least one layer without"
+            )
+        raise ValueError(
+            f"{wanted} is not feasible: with {floor}, at least one group kept in each layer and the overrides, it must"
+            f" be between {shown[0]} and {shown[1]}; change the target, the floor or the overrides"
+        )
+
+    def _is_feasible(self, all_units: Sequence[Unit]) -> bool:
+        least, most, granularity, total = self._extremes(all_units)
+        return least - granularity <= self.goal * total < most + granularity
+
+    def _limits(self, all_units: Sequence[Unit]) -> tuple[float, float]:
+        """Return the least and the largest fraction that can be saved: where default floors depend on it, a search."""
+        least, most, _, total = self._extremes(all_units)
+        lowest, highest = (1 - self._costs.left((total - saved) / total) for saved in (least, most))
+        if self.floor is None and highest > lowest:
+            low, high = lowest, 1.0
+            for _ in range(20):
+                middle = (low + high) / 2
+                feasible = replace(self, sparsity=middle, speedup=None)._is_feasible(all_units)
+                low, high = (middle, high) if feasible else (low, middle)
+            highest = low
+        return lowest, highest
+
+    def _extremes(self, all_units: Sequence[Unit]) -> tuple[float, float, float, float]:
+        """Return how much must be saved, how much can be, how much one group is worth, and what there is in all."""
+        found = self._candidates(all_units, self.goal)
+        pairs = [(c, unit.first.sparsity) for c, unit in zip(found, all_units, strict=True)]
         least = sum(c.value(c.population.total * each) for c, each in pairs if each is not None)
         most = least + sum(c.value(c.most) for c, each in pairs if each is None)
         granularity = max(c.value(c.population.total) / c.population.total * c.population.cost for c in found)
-        if self.scope == "layer" and self.by != "time":
-            return
-        if not least - granularity <= self.goal * total < most + granularity:
-            kept = f"with {floor}, at least one group kept in each layer and the overrides, it must be between"
-            left = [self._costs.left((total - saved) / total) for saved in (least, most)]
-            raise ValueError(
-                f"sparsity {self.sparsity} is not feasible: {kept} {1 - left[0]:.6g} and {1 - left[1]:.6g};"
-                " change the sparsity, the floor or the overrides"
-                if self.speedup is None
-                else f"speedup {self.speedup:g} is not feasible: {kept} {_rounded_up(1 / left[0])} and"
-                f" {_rounded_down(1 / left[1])}; change the speedup, the floor or the overrides"
-            )
+        return least, most, granularity, self._costs.whole([c.population.total for c in found])
 
     def _counts(
         self, all_units: Sequence[Unit], found: Sequence[Candidates], target: float
@@ -376,8 +404,8 @@ def require_speedup(speedup: float) -> float:
         raise TypeError(f"speedup must be a number > 1, such as 5, but is {speedup!r}")
     if not 1 < speedup < float("inf"):
         raise ValueError(
-            f"speedup must be > 1 but is {speedup}: it is how many times faster than the dense network the sparse one"
-            " should be"
+            f"speedup must be {'finite' if speedup == float('inf') else '> 1'} but is {speedup}: it is how many times"
+            " faster than the dense network the sparse one should be"
         )
     return float(speedup)
 

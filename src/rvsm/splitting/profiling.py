@@ -97,8 +97,12 @@ def measured(
     """Return the profile of layers with their groups, measured on this machine."""
     from rvsm.timing.measure import measure
 
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1 but is {batch}")
+    for name, value in (("batch", batch), *(() if threads is None else (("threads", threads),))):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name} must be an integer but is {value!r}")
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1 but is {value}")
+    examples = tuple(x.float() if x.is_floating_point() else x for x in examples)  # as the runtime computes
     if any(is_distributed(layer.parameter) for layer in layers):
         raise ValueError("the time of a sharded network cannot be measured; give profile=, measured before sharding")
     layers = Layers(layer for layer in layers if layer.parameter.requires_grad)  # frozen ones never have zeros

@@ -161,7 +161,14 @@ class Profile:
 
     def __repr__(self) -> str:
         size = f"{len(self.layers)} layer{'s' * (len(self.layers) != 1)}"
-        return f"Profile({size}, batch {self.batch}, {self.threads} threads, {self.machine}, {self.digest})"
+        return f"Profile({size}, batch {self.batch}, {self._threads}, {self.machine}, {self.digest})"
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def _threads(self) -> str:
+        return f"{self.threads} thread{'s' * (self.threads != 1)}"
 
     def __str__(self) -> str:
         width = max(map(len, ("layer", *self.layers)))
@@ -171,10 +178,10 @@ class Profile:
             table.append((name, "×".join(map(str, times.shape)), times.groups, *ends, f"{1e9 * times.slope:.3g}"))
         rows = [f"{name:{width}}  {shape:>16}  " + "  ".join(f"{x:>10}" for x in rest) for name, shape, *rest in table]
         least = self.seconds(dict.fromkeys(self.layers, 0.0))
-        about = f"{self.machine}; batch {self.batch}, {self.threads} thread{'s' * (self.threads > 1)}"
+        about = f"{self.machine}; batch {self.batch}, {self._threads}"
         total = (
-            f"dense {1e3 * self.dense:.3g} ms, of which {1e3 * self.fixed:.3g} ms do not depend on zeros; without any"
-            f" weight {1e3 * least:.3g} ms, so no network of this kind is more than {self.dense / least:.1f} × as fast"
+            f"a call takes {1e3 * self.dense:.3g} ms without zeros and {1e3 * least:.3g} ms without any weight, so no"
+            f" network of this kind is more than {self.dense / least:.1f} × as fast"
         )
         return "\n".join([about, *rows, total])
 

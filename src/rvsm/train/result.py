@@ -89,6 +89,12 @@ def load_network(folder: Path | str, *, allow_import: Collection[str] = ()) -> t
     return model.eval(), result
 
 
+def selection_of(folder: Path | str, *, allow_import: Collection[str] = ()) -> dict[str, Any]:
+    """Return which weights of a run's network may become zero, and how they are grouped: arguments of rvsm.profile."""
+    run = Run(Path(folder))
+    return build.selection(config_of(run.config(), run.folder / "config.toml", allow_import=allow_import))
+
+
 def finished_result(run: Run) -> dict[str, Any]:
     """Return the result of a run, with what an application needs; a run that is not finished is an error."""
     result = run.result("input", "classes", "mean", "std")

@@ -136,12 +136,39 @@ def test_the_largest_feasible_speedup_is_named_and_works(training: Any, profile:
     assert predicted(profile, training.weights) == pytest.approx(largest, rel=5e-3)
 
 
+def test_the_largest_feasible_speedup_also_holds_with_default_floors(training: Any) -> None:
+    def finish(speedup: float) -> None:
+        budget = rvsm.Budget(speedup=speedup, steps=training.steps, profile=made())
+        training.finish(rvsm.RVSM, penalty="l0", budget=budget)
+
+    with pytest.raises(ValueError, match=r"speedup 50 is not feasible: with the default floor") as error:
+        finish(50)
+    largest = float(re.findall(r"and ([\d.]+);", str(error.value))[0])
+    finish(largest)
+    assert predicted(made(), training.weights) == pytest.approx(largest, rel=5e-3)
+
+
+def test_a_fraction_of_the_time_that_is_not_feasible_is_called_by_its_name(training: Any) -> None:
+    budget = rvsm.Budget(0.999, training.steps, by="time", profile=made())
+    with pytest.raises(ValueError, match=r"saving 0\.999 of the time is not feasible: .* between 0 and 0\.9"):
+        training.finish(rvsm.Magnitude, budget=budget)
+
+
+def test_layers_that_all_have_their_own_sparsity_leave_nothing_to_a_target(training: Any) -> None:
+    budget = rvsm.Budget(speedup=4, steps=training.steps, profile=made())
+    own = {"*": {"sparsity": 0.6}}
+    with pytest.raises(ValueError, match=r"every layer has a sparsity of its own, and together they result in 1\.\d+;"):
+        training.finish(rvsm.Magnitude, budget=budget, overrides=own)
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "sentence"),
     [
         ({"speedup": 1}, ValueError, "speedup must be > 1 but is 1"),
         ({"speedup": 0.2}, ValueError, "how many times faster than the dense network"),
         ({"speedup": float("nan")}, ValueError, "speedup must be > 1 but is nan"),
+        ({"speedup": float("inf")}, ValueError, "speedup must be finite but is inf"),
+        ({"speedup": 5, "profile": 3}, TypeError, "profile must be a Profile or the path of its file but is 3"),
         ({"speedup": "fast"}, TypeError, "speedup must be a number > 1, such as 5, but is 'fast'"),
         ({"speedup": 5, "sparsity": 0.9}, ValueError, "both are given"),
         ({}, ValueError, "needs sparsity=, such as 0.9, or speedup=, such as 5, but neither is given"),
