@@ -26,7 +26,8 @@ from rich.console import Console
 from rvsm.bench import OURS, measure
 from rvsm.collect import by_name, collect, read
 from rvsm.config import read_config
-from rvsm.markdown import pipe_table
+from rvsm.files import write_text
+from rvsm.markdown import between_marks, pipe_table
 from rvsm.models import fastnet
 from rvsm.records import Record, Run, folder_of
 from rvsm.train import run_all
@@ -135,10 +136,7 @@ def table(options: argparse.Namespace) -> None:
 
 def write(file: Path, tables: str) -> None:
     """Write tables between the marks of a file."""
-    begin, end = "<!-- frontier -->", "<!-- end of frontier -->"
-    before, _, rest = file.read_text(encoding="utf-8").partition(begin)
-    _, _, after = rest.partition(end)
-    file.write_text(f"{before}{begin}\n\n{tables}\n\n{end}{after}", encoding="utf-8")
+    write_text(between_marks(file.read_text(encoding="utf-8"), "frontier", tables), file)
 
 
 Found = dict[str, list[Record]]

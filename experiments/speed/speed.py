@@ -8,8 +8,8 @@
 `train` trains to several speeds with single weights, blocks of 2, 4 and 8 output channels, and whole filters; and dense
 networks of several widths. `time` measures all finished networks at batch 1 and 64: the sparse ones in the runtime, the
 dense ones in OpenVINO and ONNX Runtime, in float32 and, quantized with training images, in int8. Its lines are in
-speed.jsonl here. `table` writes results/speed.md and a picture for each width into results/pictures. Other options,
-such as --training.epochs 20, are those of each training.
+speed.jsonl here. `table` writes the tables into docs/results.md and README.md, and a picture for each width into
+results/pictures. Other options, such as --training.epochs 20, are those of each training.
 
 The sparse networks have a quarter of the width, so that many can be compared. The first three commands with
 
@@ -45,7 +45,7 @@ from rvsm.config import Config, build, read_config
 from rvsm.export import onnx_feed, onnx_session, to_onnx
 from rvsm.files import write_text
 from rvsm.lowering.variants import Variants
-from rvsm.markdown import pipe_table
+from rvsm.markdown import between_marks, pipe_table
 from rvsm.models import fastnet
 from rvsm.records import folder_of
 from rvsm.runtime.execute.program import Program
@@ -55,6 +55,8 @@ from rvsm.train.recorder import StoppedError
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+DOCUMENT, README = ROOT / "docs/results.md", ROOT / "README.md"
+PICTURES = ROOT / "results/pictures"
 BATCHES = (1, 64)
 PATTERNS = {
     "element": ("single weights", ["--groups.name", "element"]),
@@ -72,6 +74,7 @@ class Point:
     """A network of the comparison: the file and the flags with which it is trained."""
 
     name: str
+    title: str
     kind: str  # a pattern, or "dense"
     file: Path
     flags: tuple[str, ...]
@@ -91,15 +94,15 @@ def points(options: argparse.Namespace) -> Iterator[Point]:
     for factor in NARROWER if "dense" in options.kinds else ():
         width = repr(options.width * factor)
         name = dense.stem if full and factor == 1 else f"speed-{options.width}-dense-{width}"
-        yield Point(name, "dense", dense, ("--model.width", width))
+        yield Point(name, f"dense, width {float(width):g}", "dense", dense, ("--model.width", width))
     for speed in options.speeds:
-        for pattern, (_, groups) in PATTERNS.items():
+        for pattern, (title, groups) in PATTERNS.items():
             if pattern in options.kinds:
                 target = ["--budget.speedup", repr(speed), "--budget.profile", str(profile_file(pattern, options))]
                 flags = ("--model.width", repr(options.width), *groups, *target)
                 same = full and pattern == "element" and speed == SHARED_SPEED
                 name = sparse.stem if same else f"speed-{options.width}-{pattern}-{speed:g}"
-                yield Point(name, pattern, sparse, flags)
+                yield Point(name, f"{title}, {speed:g} ×", pattern, sparse, flags)
 
 
 def sparse_kinds(options: argparse.Namespace) -> list[str]:
@@ -153,8 +156,9 @@ def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) ->
     """Yield the lines of a run: one for float32, and one for int8 if an engine has it."""
     model, result = load_network(folder)
     image = torch.zeros(1, *result["input"])
-    about = {"width": options.width, "name": point.name, "kind": point.kind, "seed": seed, "zeros": result["sparsity"]}
-    about |= {"machine": machine().name, "threads": options.threads, "speed": result.get("speed")}
+    about = {"width": options.width, "name": point.name, "title": point.title, "kind": point.kind, "seed": seed}
+    about |= {"zeros": result["sparsity"], "speed": result.get("speed")}
+    about |= {"machine": machine().name, "threads": options.threads}
     accuracy = result["test"]["u"]["accuracy"]
     if point.kind != "dense":  # not what rvsm.compile may leave to PyTorch
         program = Program(Variants(model, (image,)).plan({}), threads=options.threads).prepare()
@@ -236,20 +240,31 @@ def quantized(
 
 
 def table(options: argparse.Namespace) -> None:
-    """Write the tables and the picture."""
+    """Write the tables into docs/results.md and that of the full width into README.md, and draw the pictures."""
     lines = read(options)
     if not lines:
         raise SystemExit(f"{options.lines} has no networks; run first: speed.py time")
-    text = ["# Accuracy at equal time", "Written by `experiments/speed/speed.py table`."]
+    text = []
     for width in dict.fromkeys(line["width"] for line in lines):
         own = [line for line in lines if line["width"] == width]
-        picture = Path("pictures") / f"speed-{width}.png"
-        _draw(own, options.out / picture)
+        picture = PICTURES / f"speed-{width}.png"
+        _draw(own, picture)
         title = "full width" if width == FULL else f"{width:g} of the width"
         machines = " and ".join(dict.fromkeys(f"{line['machine']}, {line['threads']} threads" for line in own))
-        text += [f"## Fast network, {title}", f"Times on {machines}.", f"![Accuracy against time]({picture})"]
+        text += [f"### The fast network, {title}", f"Times on {machines}.", _image(picture, DOCUMENT)]
         text += [*_patterns(own), *_against_dense(own), _all(own)]
-    write_text("\n\n".join(part.rstrip() for part in text) + "\n", options.out / "speed.md")
+        if width == FULL:
+            _write(README, [*_against_dense(own), _image(picture, README)])
+    _write(DOCUMENT, text)
+
+
+def _write(document: Path, parts: Sequence[str]) -> None:
+    text = "\n\n".join(part.rstrip() for part in parts)
+    write_text(between_marks(document.read_text(encoding="utf-8"), "speed", text), document)
+
+
+def _image(picture: Path, document: Path) -> str:
+    return f"![Accuracy against time]({Path(os.path.relpath(picture, document.parent)).as_posix()})"
 
 
 def read(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -313,16 +328,16 @@ def _all(lines: Sequence[dict[str, Any]]) -> str:
     """List all networks."""
     head = ["network", "precision", "zeros", "test accuracy, %", *(f"ms, batch {batch}" for batch in BATCHES), "engine"]
     rows = []
-    for name, precision in dict.fromkeys((line["name"], line["precision"]) for line in lines):
-        own = [line for line in lines if (line["name"], line["precision"]) == (name, precision)]
+    for title, precision in dict.fromkeys((line["title"], line["precision"]) for line in lines):
+        own = [line for line in lines if (line["title"], line["precision"]) == (title, precision)]
         accuracies = [100 * line["accuracy"] for line in own]
         spread = f" ± {statistics.stdev(accuracies):.2f}" if len(own) > 1 else " (one seed)"
         cells = [f"{curve(own, batch)[0][0]:.3g}" for batch in BATCHES]
         last = str(BATCHES[-1])
         engine = min(own[0]["ms"], key=lambda key: own[0]["ms"][key][last])
         zeros = f"{100 * statistics.mean(line['zeros'] for line in own):.1f} %"
-        rows.append([name, precision, zeros, f"{statistics.mean(accuracies):.2f}{spread}", *cells, engine])
-    return pipe_table(head, rows)
+        rows.append([title, precision, zeros, f"{statistics.mean(accuracies):.2f}{spread}", *cells, engine])
+    return pipe_table(head, rows, texts=("precision", "engine"))
 
 
 def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
@@ -366,7 +381,6 @@ def main() -> None:
     parser.add_argument(
         "--lines", type=Path, default=Path(__file__).with_name("speed.jsonl"), help="the measured networks"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "results", help="where the table and the picture go")
     options, options.flags = parser.parse_known_args(namespace=argparse.Namespace())
     try:
         COMMANDS[options.command](options)
