@@ -7,9 +7,10 @@
 
 `train` trains to several speeds with single weights, blocks of 2, 4 and 8 output channels, and whole filters; and dense
 networks of several widths. `time` measures all finished networks at batch 1 and 64: the sparse ones in the runtime, the
-dense ones in OpenVINO and ONNX Runtime, in float32 and, quantized with training images, in int8. Its lines are in
-speed.jsonl here. `table` writes the tables into docs/results.md and README.md, and a picture for each width into
-results/pictures. Other options, such as --training.epochs 20, are those of each training.
+dense ones in OpenVINO and ONNX Runtime, in float32, in bfloat16 if the processor multiplies it, and in int8, calibrated
+with training images. Its lines are in speed.jsonl here. `table` writes the tables into docs/results.md and README.md,
+and a picture for each width into results/pictures. Other options, such as --training.epochs 20, are those of each
+training.
 
 The sparse networks have a quarter of the width, so that many can be compared. The first three commands with
 
@@ -42,6 +43,7 @@ import rvsm
 from rvsm.bench import ENGINES, OURS
 from rvsm.bench.engines import Engine, called
 from rvsm.config import Config, build, read_config
+from rvsm.data import Dataset
 from rvsm.export import onnx_feed, onnx_session, to_onnx
 from rvsm.files import write_text
 from rvsm.lowering.variants import Variants
@@ -66,6 +68,7 @@ PATTERNS = {
     "filter": ("whole filters", ["--groups.name", "filter"]),
 }
 FULL, SHARED_SPEED = 1.0, 6.0  # the width and the speed of the network in experiments/flagship
+PRECISIONS = ("float32", "bfloat16", "int8")  # of the dense networks
 NARROWER = (1.0, 0.75, 0.5, 0.375, 0.25)  # widths of the dense networks, as fractions of the sparse ones'
 
 
@@ -153,7 +156,7 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a run: one for float32, and one for int8 if an engine has it."""
+    """Yield the lines of a run: one for float32; for a dense network, also for the precisions of faster engines."""
     model, result = load_network(folder)
     image = torch.zeros(1, *result["input"])
     about = {"width": options.width, "name": point.name, "title": point.title, "kind": point.kind, "seed": seed}
@@ -171,11 +174,12 @@ def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) ->
         return
     engines = {name: ENGINES[name].build(model, (image,), options.threads) for name in options.engines}
     yield {**about, "precision": "float32", "accuracy": accuracy, "ms": times(engines, image, options)}
-    if not options.no_int8:
-        config = point.config(options).with_seed(seed)
+    if not options.float32:
+        images = Images(build.dataset(point.config(options).with_seed(seed)), result)
         with tempfile.TemporaryDirectory() as scratch:
-            accuracy, engines = quantized(model, result, config, Path(scratch), options)
-            yield {**about, "precision": "int8", "accuracy": accuracy, "ms": times(engines, image, options)}
+            for precision, engines in reduced(model, images, Path(scratch), options):
+                accuracy = images.accuracy(next(iter(engines.values())))
+                yield {**about, "precision": precision, "accuracy": accuracy, "ms": times(engines, image, options)}
 
 
 def times(engines: dict[str, Engine], image: Tensor, options: argparse.Namespace) -> dict[str, dict[int, float]]:
@@ -196,47 +200,69 @@ def times(engines: dict[str, Engine], image: Tensor, options: argparse.Namespace
     return found
 
 
-def quantized(
-    model: nn.Module, result: dict[str, Any], config: Config, folder: Path, options: argparse.Namespace
-) -> tuple[float, dict[str, Engine]]:
-    """Return the accuracy of the network in int8, calibrated with training images, and the engines that run it."""
+class Images:
+    """The images of a run, normalised as in its training."""
+
+    def __init__(self, data: Dataset, result: dict[str, Any]) -> None:
+        self._data = data
+        self._mean, self._std = (torch.tensor(result[key]).view(-1, 1, 1) for key in ("mean", "std"))
+        self.shape = (1, *result["input"])
+
+    def calibration(self) -> Iterator[Tensor]:
+        """Yield some training images, in batches."""
+        some = self._data.train[torch.arange(min(512, len(self._data.train)))].images
+        yield from self._normalised(some).split(64)
+
+    def accuracy(self, engine: Engine) -> float:
+        """Return an engine's accuracy on the test images."""
+        correct = 0
+        for start in range(0, len(self._data.test), 500):
+            some = self._data.test[torch.arange(start, min(start + 500, len(self._data.test)))]
+            scores = engine.run(engine.prepare((self._normalised(some.images),)))[0]
+            correct += int((torch.as_tensor(scores).argmax(1) == some.labels).sum())
+        return correct / len(self._data.test)
+
+    def _normalised(self, images: Tensor) -> Tensor:
+        return (images / 255 - self._mean) / self._std
+
+
+def reduced(
+    model: nn.Module, images: Images, folder: Path, options: argparse.Namespace
+) -> Iterator[tuple[str, dict[str, Engine]]]:
+    """Yield the engines of a dense network in bfloat16, if the processor multiplies it, and in int8."""
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static  # noqa: PLC0415
+    from onnxruntime.quantization.shape_inference import quant_pre_process  # noqa: PLC0415
 
-    data = build.dataset(config)
-    mean, std = (torch.tensor(result[key]).view(-1, 1, 1) for key in ("mean", "std"))
+    example = torch.zeros(images.shape)
+    with_openvino = "OpenVINO" in options.engines
+    if with_openvino:
+        import openvino  # noqa: PLC0415
 
-    def normalised(images: Tensor) -> Tensor:
-        return (images / 255 - mean) / std
+        core = openvino.Core()
+        if "BF16" in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            yield "bfloat16", {"OpenVINO": ENGINES["OpenVINO, bfloat16"].build(model, (example,), options.threads)}
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            chosen = normalised(data.train[torch.arange(min(512, len(data.train)))].images)
-            self._batches = iter(chosen.split(64))
+            self._batches = images.calibration()
 
         def get_next(self) -> dict[str, Any] | None:
             batch = next(self._batches, None)
             return None if batch is None else onnx_feed((batch,))
 
-    to_onnx(model, torch.zeros(2, *result["input"]), folder / "float.onnx", verify=False)
-    quantize_static(
-        folder / "float.onnx", folder / "int8.onnx", Reader(), per_channel=True, activation_type=QuantType.QUInt8,
-        weight_type=QuantType.QInt8,
+    to_onnx(model, example.expand(2, -1, -1, -1), folder / "float.onnx", verify=False)
+    quant_pre_process(folder / "float.onnx", folder / "folded.onnx", skip_symbolic_shape=True)
+    quantize_static(  # only what multiplies: of several choices the fastest in both engines, or equal
+        folder / "folded.onnx", folder / "int8.onnx", Reader(), op_types_to_quantize=["Conv", "Gemm", "MatMul"],
+        per_channel=True, activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
     )  # fmt: skip
     session = onnx_session(folder / "int8.onnx", threads=options.threads)
-    correct = 0
-    for start in range(0, len(data.test), 500):
-        some = data.test[torch.arange(start, min(start + 500, len(data.test)))]
-        scores = session.run(None, onnx_feed((normalised(some.images),)))[0]
-        correct += int((torch.from_numpy(scores).argmax(1) == some.labels).sum())
     engines = {"ONNX Runtime": Engine(onnx_feed, lambda feed: session.run(None, feed))}
-    if "OpenVINO" in options.engines:
-        import openvino  # noqa: PLC0415
-
-        core = openvino.Core()
+    if with_openvino:
         settings = {"INFERENCE_NUM_THREADS": options.threads, "PERFORMANCE_HINT": "LATENCY"}
         compiled = core.compile_model(core.read_model(folder / "int8.onnx"), "CPU", settings)
         engines["OpenVINO"] = Engine(onnx_feed, lambda feed: list(compiled(feed).values()))
-    return correct / len(data.test), engines
+    yield "int8", engines
 
 
 def table(options: argparse.Namespace) -> None:
@@ -313,7 +339,7 @@ def _against_dense(lines: Sequence[dict[str, Any]]) -> list[str]:
     text = []
     dense = [line for line in lines if line["kind"] == "dense"]
     for batch in BATCHES:
-        curves = {p: curve([line for line in dense if line["precision"] == p], batch) for p in ("float32", "int8")}
+        curves = {p: curve([line for line in dense if line["precision"] == p], batch) for p in PRECISIONS}
         sparse = curve([line for line in lines if line["kind"] == "element"], batch)
         if sparse and curves["float32"]:
             widest = curves["float32"][-1][0]
@@ -344,7 +370,7 @@ def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
     figure = Figure(figsize=(9, 4), layout="constrained")
     series = {PATTERNS[p][0]: [line for line in lines if line["kind"] == p] for p in PATTERNS}
     dense = [line for line in lines if line["kind"] == "dense"]
-    series |= {f"dense, {p}": [line for line in dense if line["precision"] == p] for p in ("float32", "int8")}
+    series |= {f"dense, {p}": [line for line in dense if line["precision"] == p] for p in PRECISIONS}
     panels: Any = figure.subplots(1, len(BATCHES), sharey=True)
     for axes, batch in zip(panels, BATCHES, strict=True):
         for title, own in series.items():
@@ -377,7 +403,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="of the measurements")
     parser.add_argument("--size", type=int, default=32, help="height and width of the images")
     parser.add_argument("--engines", nargs="*", default=["OpenVINO", "ONNX Runtime"], help="of the dense networks")
-    parser.add_argument("--no-int8", action="store_true", help="leave out the quantized networks")
+    parser.add_argument("--float32", action="store_true", help="leave out the dense networks in bfloat16 and int8")
     parser.add_argument(
         "--lines", type=Path, default=Path(__file__).with_name("speed.jsonl"), help="the measured networks"
     )
