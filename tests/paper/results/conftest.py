@@ -14,7 +14,9 @@ from rvsm.report import Configuration
 def line() -> Callable[..., dict[str, Any]]:
     """Return what makes a line of results by hand."""
 
-    def made(name: str, accuracy: float = 0.9, sparsity: float = 0.0, *, seed: int = 0, **other: Any) -> dict[str, Any]:
+    def made(
+        name: str, accuracy: float = 0.9, sparsity: float = 0.0, *, seed: int = 0, budget: Any = None, **other: Any
+    ) -> dict[str, Any]:
         network, _, rest = name.partition("-")
         words = rest.split("-")
         method = next(
@@ -32,6 +34,7 @@ def line() -> Callable[..., dict[str, Any]]:
                 "model": {"name": network, "width": 0.25},
                 "training": {"epochs": 2, "batch": 128},
                 "method": {"name": f"{method}{'-published' * ('published' in words)}"},
+                **({} if budget is None else {"budget": budget}),
             },
             "epochs": 2,
             "steps": 10,

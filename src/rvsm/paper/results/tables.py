@@ -19,6 +19,9 @@ _SPARSE = ("method", "penalty", "groups", "budget")  # sections of a configurati
 BATCHES = (1, 16, 64)
 """The batch sizes for which speeds are shown."""
 
+COUNTED = {"weights": "weights", "flops": "multiplications", "time": "time"}
+"""What a target counts, by its name among the options of a budget."""
+
 
 def paper_table(table: PaperTable, collection: Collection, sources: Sources) -> str | None:
     """Return a table of the paper with our figures beside the paper's; None if none of its experiments was run."""
@@ -78,7 +81,15 @@ def networks(collection: Collection, sources: Sources) -> str:
     alone = [e for e in ours.values() if e.dense and e not in bases.values()]
     rows = [_network_row(e, None if e.dense else bases[e.name], sources) for e in (*alone, *sparse)]
     head = (
-        *("network", "method", "accuracy dense, %", "accuracy sparse, %", "zeros, %", "multiplications saved, %"),
+        *(
+            "network",
+            "method",
+            "target",
+            "accuracy dense, %",
+            "accuracy sparse, %",
+            "zeros, %",
+            "multiplications saved, %",
+        ),
         *("file, kB", "packed, kB"),
         *(f"speed at {batch}, ×" for batch in BATCHES),
         *("minutes", "seeds", "experiment"),
@@ -91,7 +102,7 @@ def networks(collection: Collection, sources: Sources) -> str:
         *_baseline(sparse),
         *_notes([*alone, *sparse, *(base for base in bases.values() if base)], sources),
     ]
-    listed = pipe_table(head, rows, texts=("method", "experiment"))
+    listed = pipe_table(head, rows, texts=("method", "target", "experiment"))
     return f"{listed}\n{' '.join(filter(None, notes))}".rstrip() + "\n"
 
 
@@ -100,6 +111,7 @@ def headline(collection: Collection) -> str:
     ours = collection.experiments
     head = (
         "network",
+        "target",
         "accuracy dense → sparse, %",
         "zeros, %",
         "multiplications saved, %",
@@ -114,6 +126,7 @@ def headline(collection: Collection) -> str:
         rows.append(
             [
                 cell(f"{e.option('model', 'name')}, {epochs} epoch{'s' * (epochs != 1)}"),
+                _target(e),
                 f"{NOTHING if base is None else base.accuracy_u.percent} → {e.accuracy_u.percent}",
                 e.sparsity.percent,
                 e.multiplications_saved.percent,
@@ -121,7 +134,7 @@ def headline(collection: Collection) -> str:
                 f"{' / '.join(speeds)} ×",
             ]
         )
-    return pipe_table(head, rows)
+    return pipe_table(head, rows, texts=("target",))
 
 
 def dense_of(e: Configuration, others: Experiments) -> Configuration | None:
@@ -143,6 +156,7 @@ def _network_row(e: Configuration, base: Configuration | None, sources: Sources)
     return [
         cell(_network(e)),
         cell(_method(e)),
+        _target(e),
         NOTHING if dense is None else dense.accuracy_u.percent,
         NOTHING if e.dense else e.accuracy_u.percent,
         e.sparsity.percent,
@@ -241,6 +255,16 @@ def _method(e: Configuration) -> str:
     if e.dense:
         return "dense"
     return method_name(PUBLISHED.get(e.first.method, e.first.method), e.option("penalty", "name"))
+
+
+def _target(e: Configuration) -> str:
+    """Return what the sparse network was asked to be."""
+    speedup, sparsity = (e.option("budget", name) for name in ("speedup", "sparsity"))
+    if isinstance(speedup, float | int):
+        return f"{speedup:g} × the speed"
+    if not isinstance(sparsity, float | int):
+        return NOTHING
+    return f"{100 * sparsity:g} % of the {COUNTED.get(e.option('budget', 'by'), 'weights')}"
 
 
 def _minutes(mean: Mean) -> str:
