@@ -48,6 +48,12 @@ METHODS = {
     "narrow": "dense, as many weights",
 }
 RESNET = {"rvsm": METHODS["rvsm"], "rvsm-paper": METHODS["rvsm-paper"], "magnitude": METHODS["magnitude"]}
+TRIALS = {  # of RVSM with the same sparsity in every layer, where zeros cannot move between layers
+    "ramp-0.7": ("RVSM, ramp over 70 % of the steps", ["--budget.ramp", "0.7"]),
+    "pull-300": ("RVSM, pull 300", ["--method.pull", "300.0"]),
+    "pull-30": ("RVSM, pull 30", ["--method.pull", "30.0"]),
+    "at-u": ("RVSM, gradient at u", ["--method.gradient", "u"]),
+}
 ADAMW = {"dense": "dense", "rvsm": METHODS["rvsm"], "magnitude": METHODS["magnitude"]}
 WIDTHS = (0.1875, 0.125)  # more dense networks; those with as many weights as a sparse one are narrower still
 BATCH = 64
@@ -78,6 +84,10 @@ def grid() -> Iterator[tuple[Path, list[str]]]:
             for method in RESNET:
                 change = ["--budget.scope", scope, "--schedule.name", schedule]
                 yield HERE / f"resnet18-{method}.toml", ["--name", f"resnet18-{method}-{scope}-{schedule}", *change]
+    for schedule in ("step", "cosine"):
+        for trial, (_, change) in TRIALS.items():
+            flags = ["--name", f"resnet18-trial-{trial}-layer-{schedule}", "--schedule.name", schedule, *change]
+            yield HERE / "resnet18-rvsm.toml", flags
 
 
 def narrower(sparsity: float) -> float:
@@ -104,8 +114,9 @@ def train(options: argparse.Namespace) -> None:
     ]
     known = {(run.name, run.fingerprint, run.seed) for run in (read(LINES) if LINES.exists() else [])}
     for seed in range(options.seeds):
-        # The longer ones have two seeds.
+        # The longer ones have two seeds, and trials one.
         wanted = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]
+        wanted = [c for c in wanted if seed < 1 or not c.name.startswith("resnet18-trial")]
         missing = [c for c in wanted if (c.name, c.fingerprint(), seed) not in known]
         try:
             run_all(missing, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
@@ -158,7 +169,7 @@ def tables(found: Found) -> str:
     """Return the three tables, and the lead over magnitude pruning."""
     resnet = [
         [title, *(cell(found, f"resnet18-{m}-{s}-{t}") for s in ("layer", "global") for t in ("step", "cosine"))]
-        for m, title in RESNET.items()
+        for m, title in {**RESNET, **{f"trial-{name}": title for name, (title, _) in TRIALS.items()}}.items()
     ]
     resnet_head = [
         "ResNet-18, a quarter of the width, 12 epochs, 93.7 %",
