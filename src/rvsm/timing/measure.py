@@ -41,10 +41,9 @@ DENSITIES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6)  # of the networks with the 
 SPEEDS = (1.2, 1.5, 2.0, 2.7, 3.6, 5.0, 7.0, 10.0, 14.0, 20.0, 30.0)  # of the networks on the way, roughly
 STEP = 1.08  # how much the ratio of a call to its parts may differ from network to network on the way;
 REFINEMENTS = 2  # otherwise more are measured between the two, at most as often as this
-ROUNDS = 7  # of all networks, so that slow moments of the machine affect all of them
+ROUNDS = 5  # of all networks, so that slow moments of the machine affect all of them, and none decides a median
 BLOCK = 0.02  # seconds of calls in a row, but at least
-CALLS = 3  # calls
-LIMIT = 0.6  # seconds of calls, and of tables, of each network
+CALLS = 2  # calls, of which the first does not count
 SINGLE = 1  # the batch size at which the runtime computes over positions instead of examples
 REST = ""  # the name under which what comes after the last layer is counted
 STANDS_FOR = 0.01  # the value of a weight that is zero in the given network but not in a measurement
@@ -67,8 +66,7 @@ class _Trial:
     program: Program
     densities: Mapping[str, float]
     layers: dict[str, float] = field(default_factory=dict)
-    calls: list[float] = field(default_factory=list)
-    spent: float = 0.0
+    calls: list[float] = field(default_factory=list)  # the median of each round
 
     @property
     def call(self) -> float:
@@ -166,14 +164,13 @@ def _filled(w: Tensor) -> Tensor:
 
 
 def _rounds(trials: Sequence[_Trial]) -> Iterator[_Trial]:
-    """Yield all trials, again and again, except those that have taken long enough."""
+    """Yield all trials, again and again."""
     for _ in range(ROUNDS):
-        yield from (trial for trial in trials if trial.spent < LIMIT)
+        yield from trials
 
 
 def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) -> None:
     """Time the operations and a call once more."""
-    begin = time.perf_counter()
     times: dict[str, float] = defaultdict(float)
     waiting = 0.0
     for row in trial.program.explain(SINGLE if len(inputs[0]) == SINGLE else None).rows:
@@ -183,20 +180,18 @@ def _time(trial: _Trial, inputs: tuple[Tensor, ...], measured: Collection[str]) 
             waiting = 0.0
     times[REST] = waiting
     trial.layers = {name: min(taken, trial.layers.get(name, taken)) for name, taken in times.items()}
-    trial.spent += time.perf_counter() - begin
     _time_calls(trial, inputs)
 
 
 def _time_calls(trial: _Trial, inputs: tuple[Tensor, ...]) -> None:
     """Time calls in a row, as ``rvsm bench`` does: the first ones wake helper threads and fill the caches."""
     begin = time.perf_counter()
-    first = len(trial.calls)
-    while len(trial.calls) < first + CALLS or time.perf_counter() < begin + BLOCK:
+    calls: list[float] = []
+    while len(calls) < CALLS or time.perf_counter() < begin + BLOCK:
         start = time.perf_counter()
         trial.program(*inputs)
-        trial.calls.append(time.perf_counter() - start)
-    del trial.calls[first]
-    trial.spent += time.perf_counter() - begin
+        calls.append(time.perf_counter() - start)
+    trial.calls.append(median(calls[1:]))
 
 
 def _scaled(trial: _Trial, name: str) -> float:
