@@ -160,7 +160,7 @@ def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) ->
     model, result = load_network(folder)
     image = torch.zeros(1, *result["input"])
     about = {"width": options.width, "name": point.name, "title": point.title, "kind": point.kind, "seed": seed}
-    about |= {"zeros": result["sparsity"], "speed": result.get("speed")}
+    about |= {"epochs": result["epochs"], "zeros": result["sparsity"], "speed": result.get("speed")}
     about |= {"machine": machine().name, "threads": options.threads}
     accuracy = result["test"]["u"]["accuracy"]
     if point.kind != "dense":  # not what rvsm.compile may leave to PyTorch
@@ -275,12 +275,13 @@ def table(options: argparse.Namespace) -> None:
         own = [line for line in lines if line["width"] == width]
         picture = PICTURES / f"speed-{width}.png"
         _draw(own, picture)
-        title = "full width" if width == FULL else f"{width:g} of the width"
+        epochs = " or ".join(str(n) for n in dict.fromkeys(line["epochs"] for line in own))
+        title = f"{'full width' if width == FULL else f'{width:g} of the width'}, {epochs} epochs"
         machines = " and ".join(dict.fromkeys(f"{line['machine']}, {line['threads']} threads" for line in own))
         text += [f"### The fast network, {title}", f"Times on {machines}.", _image(picture, DOCUMENT)]
         text += [*_patterns(own), *_against_dense(own), _all(own)]
         if width == FULL:
-            _write(README, [*_against_dense(own), _image(picture, README)])
+            _write(README, [*_against_dense(own, BATCHES[-1:]), _image(picture, README)])
     _write(DOCUMENT, text)
 
 
@@ -334,20 +335,30 @@ def _patterns(lines: Sequence[dict[str, Any]]) -> list[str]:
     return text
 
 
-def _against_dense(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Compare the networks with single weights with dense networks that take as long."""
+def _against_dense(lines: Sequence[dict[str, Any]], batches: Sequence[int] = BATCHES) -> list[str]:
+    """Compare each sparse network with dense networks that take as long."""
     text = []
-    dense = [line for line in lines if line["kind"] == "dense"]
-    for batch in BATCHES:
-        curves = {p: curve([line for line in dense if line["precision"] == p], batch) for p in PRECISIONS}
-        sparse = curve([line for line in lines if line["kind"] == "element"], batch)
-        if sparse and curves["float32"]:
-            widest = curves["float32"][-1][0]
-            head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms ({widest / t:.1f} ×)" for t, _, _ in sparse)]
-            rows = [["sparse, single weights", *(f"{a:.2f}" for _, a, _ in sparse)]]
-            rows += [[f"dense, {p}", *(at_time(c, t) for t, _, _ in sparse)] for p, c in curves.items() if c]
-            text.append(pipe_table(head, rows))
+    dense = {p: [line for line in lines if line["kind"] == "dense" and line["precision"] == p] for p in PRECISIONS}
+    sparse = {t: own for t, own in by_title(lines).items() if own[0]["kind"] != "dense"}
+    for batch in batches if dense["float32"] else ():
+        curves = {f"dense {p}": curve(own, batch) for p, own in dense.items() if own}
+        widest = curves["dense float32"][-1][0]
+        rows = []
+        for title, own in sorted(sparse.items(), key=lambda item: curve(item[1], batch)):
+            milliseconds, accuracy, _ = curve(own, batch)[0]
+            cells = [f"{milliseconds:.3g}", f"{widest / milliseconds:.1f} ×", f"{accuracy:.2f}"]
+            rows.append([title, *cells, *(at_time(found, milliseconds) for found in curves.values())])
+        head = [f"batch {batch}", "ms", "speed", "accuracy, %", *(f"{p}, %" for p in curves)]
+        text.append(pipe_table(head, rows))
     return text
+
+
+def by_title(lines: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the seeds of each network."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in lines:
+        found[line["title"]].append(line)
+    return found
 
 
 def _all(lines: Sequence[dict[str, Any]]) -> str:

@@ -18,7 +18,7 @@ def made() -> Rendering:
     return rendering(FILES, experiments=ROOT / "experiments", folder="results")
 
 
-@pytest.mark.parametrize("name", ["docs/results.md", "README.md"])
+@pytest.mark.parametrize("name", ["docs/results.md", "docs/choosing.md", "README.md"])
 def test_the_page_is_what_the_results_say(name: str, made: Rendering) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     assert "<!-- results:" in page

@@ -127,7 +127,7 @@ def headline(collection: Collection) -> str:
             [
                 cell(f"{e.option('model', 'name')}, {epochs} epoch{'s' * (epochs != 1)}"),
                 _target(e),
-                f"{NOTHING if base is None else base.accuracy_u.percent} → {e.accuracy_u.percent}",
+                f"{_accuracy_of(base, e)} → {e.accuracy_u.percent}",
                 e.sparsity.percent,
                 e.multiplications_saved.percent,
                 " → ".join(size.text(1e-6, 2) for size in files),
@@ -138,17 +138,29 @@ def headline(collection: Collection) -> str:
 
 
 def dense_of(e: Configuration, others: Experiments) -> Configuration | None:
-    """Return the dense experiment that differs only in the method; None if there is none."""
-    return next((other for other in others.values() if other.dense and _alike(other.first, e.first)), None)
+    """Return the dense experiment that differs only in the method, or in the precision as well; None without one."""
+    found = [other for other in others.values() if other.dense and _alike(other.first, e.first)]
+    return min(found, key=lambda other: _precision(other) != _precision(e), default=None)
 
 
 def _alike(one: Record, other: Record) -> bool:
-    """Return whether two runs differ only in the method: same network, images, schedule and precision."""
+    """Return whether two runs differ only in the method and the precision: same network, images and schedule."""
     runs, outcomes = (one, other), [run.outcome for run in (one, other) if run.outcome is not None]
     training = {fingerprint({k: v for k, v in run.options.items() if k not in _SPARSE}, OF_THE_MACHINE) for run in runs}
-    precisions, epochs = {str(run.about.get("precision")) for run in runs}, {o.epochs for o in outcomes}
+    epochs = {o.epochs for o in outcomes}
     images = {o.images for o in outcomes if o.images is not None}
-    return len(training) == len(precisions) == len(epochs) == 1 and len(images) <= 1
+    return len(training) == len(epochs) == 1 and len(images) <= 1
+
+
+def _precision(e: Configuration) -> str:
+    return str(e.first.about.get("precision", "unknown precision"))
+
+
+def _accuracy_of(base: Configuration | None, e: Configuration) -> str:
+    """Return the accuracy of the dense network, with its precision if it was trained with another one."""
+    if base is None:
+        return NOTHING
+    return base.accuracy_u.percent + (f" ({_precision(base)})" if _precision(base) != _precision(e) else "")
 
 
 def _network_row(e: Configuration, base: Configuration | None, sources: Sources) -> list[str]:
@@ -157,7 +169,7 @@ def _network_row(e: Configuration, base: Configuration | None, sources: Sources)
         cell(_network(e)),
         cell(_method(e)),
         _target(e),
-        NOTHING if dense is None else dense.accuracy_u.percent,
+        _accuracy_of(dense, e),
         NOTHING if e.dense else e.accuracy_u.percent,
         e.sparsity.percent,
         e.multiplications_saved.percent,
