@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -324,14 +325,17 @@ def at_time(found: Sequence[tuple[float, float, float]], milliseconds: float) ->
 
 
 def _patterns(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Compare the patterns at the measured times of the networks with single weights."""
+    """Compare the patterns at times that all of them reach: the shortest, the longest, and one between the two."""
     text = []
-    for batch in BATCHES if len({line["kind"] for line in lines} - {"dense"}) > 1 else ():
+    for batch in BATCHES:
         curves = {p: curve([line for line in lines if line["kind"] == p], batch) for p in PATTERNS}
-        reference = curves["element"] or next((c for c in curves.values() if c), [])
-        head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms" for t, _, _ in reference)]
-        rows = [[PATTERNS[p][0], *(at_time(c, t) for t, _, _ in reference)] for p, c in curves.items() if c]
-        text.append(pipe_table(head, rows))
+        several = {p: found for p, found in curves.items() if len(found) > 1}
+        shortest = max((found[0][0] for found in several.values()), default=0.0)
+        longest = min((found[-1][0] for found in several.values()), default=0.0)
+        if len(several) > 1 and shortest < longest:
+            at = (shortest, math.sqrt(shortest * longest), longest)
+            head = [f"batch {batch}: test accuracy, %, at", *(f"{t:.3g} ms" for t in at)]
+            text.append(pipe_table(head, [[PATTERNS[p][0], *(at_time(c, t) for t in at)] for p, c in several.items()]))
     return text
 
 
@@ -390,6 +394,9 @@ def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
                 style = "--" if title.startswith("dense") else "-"
                 axes.errorbar(x, y, yerr=error, marker="o", markersize=4, capsize=3, linestyle=style, label=title)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
         axes.set(title=f"batch {batch}", xlabel="ms for a call, in the fastest engine")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("test accuracy, %")
@@ -421,7 +428,7 @@ def main() -> None:
     options, options.flags = parser.parse_known_args(namespace=argparse.Namespace())
     try:
         COMMANDS[options.command](options)
-    except StoppedError as stopped:
+    except (StoppedError, ValueError) as stopped:
         raise SystemExit(str(stopped)) from None
 
 

@@ -126,11 +126,14 @@ class Runtime:
         """The largest batch size that was timed; reports show its speed."""
         return max((t.batch for t in self.engines), default=None)
 
-    def speedup(self, batch: int | None) -> tuple[float, str] | None:
-        """Return how many times faster the packed network is than the fastest other engine, and which engine it is."""
+    def speedup(self, batch: int | None, precision: str | None = None) -> tuple[float, str] | None:
+        """Return how many times faster the packed network is than the fastest other engine, and which engine it is.
+
+        With a precision, only other engines that compute in it count.
+        """
         timings = [t for t in self.engines if t.batch == batch]
         ours = [t.milliseconds for t in timings if t.engine == OURS]
-        others = [(t.milliseconds, t.engine) for t in timings if t.engine != OURS]
+        others = [(t.milliseconds, t.engine) for t in timings if t.engine != OURS and precision in (None, t.precision)]
         if not ours or not others:
             return None
         fastest, engine = min(others)

@@ -124,8 +124,8 @@ class TestNetworks:
             "\n"
             "“File” is the size of the network's weights as safetensors; “packed” is the size of the file that rvsm"
             " pack writes for the sparse network. Speed is that of the packed network in the sparse runtime, relative"
-            " to the same network in the fastest dense engine at that batch size (OpenVINO, PyTorch; threads: 1). For"
-            " rows with one seed, differences below 3.2 points may be chance.\n"
+            " to the same network in the fastest dense float32 engine at that batch size (OpenVINO, PyTorch; threads:"
+            " 1). For rows with one seed, differences below 3.2 points may be chance.\n"
         )
 
     def test_the_same_in_short(self, experiments: Make) -> None:
@@ -159,6 +159,13 @@ class TestNetworks:
         assert runtime.speedup(1) == (3.0, "OpenVINO")
         assert runtime.speedup(64) == (1.6, "PyTorch")
         assert runtime.speedup(16) is None
+
+    def test_engines_of_another_precision_have_a_column_of_their_own(self, experiments: Make) -> None:
+        half = {"engine": "OpenVINO, bfloat16", "precision": "bfloat16", "batch": 64, "milliseconds": 30.0}
+        runtime = {**RUNTIME, "engines": [*ENGINES, half]}
+        text = headline(Collection("flagship", experiments(fastnet_rvsm={"runtime": runtime})))
+        assert "| faster at batch 1 / 16 / 64 | than bfloat16, at batch 1 / 16 / 64 |" in text
+        assert "| 3.0 / – / 1.6 × | – / – / 1.2 × |" in text
 
     def test_the_dense_network_of_the_same_shape(self, experiments: Make) -> None:
         found = experiments(fastnet_dense={}, fastnet_dense_long={"epochs": 9}, resnet18_dense={}, fastnet_rvsm={})

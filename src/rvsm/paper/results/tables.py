@@ -16,6 +16,9 @@ Sources = Mapping[str, Source]
 
 _SPARSE = ("method", "penalty", "groups", "budget")  # sections of a configuration in which a dense run differs
 
+PRECISION = "float32"
+"""The precision of the sparse runtime, and of the dense engines that its speed is relative to."""
+
 BATCHES = (1, 16, 64)
 """The batch sizes for which speeds are shown."""
 
@@ -116,13 +119,15 @@ def headline(collection: Collection) -> str:
         "zeros, %",
         "multiplications saved, %",
         "file dense → packed, MB",
-        f"faster at batch {' / '.join(map(str, BATCHES))}",
     )
+    batches = " / ".join(map(str, BATCHES))
+    speeds = {PRECISION: f"faster at batch {batches}", "bfloat16": f"than bfloat16, at batch {batches}"}
+    sparse = [e for e in ours.values() if not e.dense]
+    speeds = {p: title for p, title in speeds.items() if p == PRECISION or any(_speeds(e, p) for e in sparse)}
     rows = []
-    for e in (e for e in ours.values() if not e.dense):
+    for e in sparse:
         base = dense_of(e, ours)
         epochs, files = e.outcomes[0].epochs, (e.mean(lambda o: o.file_bytes), e.packed_bytes)
-        speeds = [e.mean(speed_at(batch)).text(digits=1) for batch in BATCHES]
         rows.append(
             [
                 cell(f"{e.option('model', 'name')}, {epochs} epoch{'s' * (epochs != 1)}"),
@@ -131,10 +136,10 @@ def headline(collection: Collection) -> str:
                 e.sparsity.percent,
                 e.multiplications_saved.percent,
                 " → ".join(size.text(1e-6, 2) for size in files),
-                f"{' / '.join(speeds)} ×",
+                *(" / ".join(_speeds(e, precision) or [NOTHING] * len(BATCHES)) + " ×" for precision in speeds),
             ]
         )
-    return pipe_table(head, rows, texts=("target",))
+    return pipe_table((*head, *speeds.values()), rows, texts=("target",))
 
 
 def dense_of(e: Configuration, others: Experiments) -> Configuration | None:
@@ -182,26 +187,33 @@ def _network_row(e: Configuration, base: Configuration | None, sources: Sources)
     ]
 
 
-def speed_at(batch: int) -> Callable[[Outcome], float | None]:
-    """Return a function that gives the speed of a run at a batch size, or None if it was not measured."""
+def speed_at(batch: int, precision: str = PRECISION) -> Callable[[Outcome], float | None]:
+    """Return a function that gives the speed of a run relative to engines of a precision; None if not measured."""
 
     def speed(o: Outcome) -> float | None:
-        found = None if o.runtime is None else o.runtime.speedup(batch)
+        found = None if o.runtime is None else o.runtime.speedup(batch, precision)
         return None if found is None else found[0]
 
     return speed
 
 
+def _speeds(e: Configuration, precision: str) -> list[str]:
+    """Return the speeds at all batch sizes; nothing if there are none."""
+    means = [e.mean(speed_at(batch, precision)) for batch in BATCHES]
+    return [mean.text(digits=1) for mean in means] if any(means) else []
+
+
 def _baseline(experiments: Sequence[Configuration]) -> list[str]:
     """Return the baseline of the speeds."""
     runtimes = [o.runtime for e in experiments for o in e.outcomes if o.runtime is not None]
-    measured = [(found[1], r.threads) for r in runtimes for batch in BATCHES if (found := r.speedup(batch)) is not None]
+    found = [(r.speedup(batch, PRECISION), r.threads) for r in runtimes for batch in BATCHES]
+    measured = [(speedup[1], threads) for speedup, threads in found if speedup is not None]
     if not measured:
         return []
     engines, threads = (", ".join(dict.fromkeys(map(str, column))) for column in zip(*measured, strict=True))
     return [
         "Speed is that of the packed network in the sparse runtime, relative to the same network in the fastest dense"
-        f" engine at that batch size ({cell(engines)}; threads: {threads})."
+        f" {PRECISION} engine at that batch size ({cell(engines)}; threads: {threads})."
     ]
 
 
