@@ -143,17 +143,37 @@ def train(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> None:
-    """Time all finished networks of this width, and write a line for each; lines of other widths are kept."""
-    lines = [line for line in read(options) if line["width"] != options.width]
+    """Time all finished networks among the points, and write a line for each; the lines of others are kept.
+
+    What was measured before on the same kind of machine counts, too: the least is kept.
+    """
+    before = read(options)
+    lines = {identity(line): line for line in before}
     for point in points(options):
         for seed in range(options.seeds):
             folder = folder_of(options.runs, point.name, seed)
             if (folder / "result.json").exists():
                 for line in timed(point, folder, seed, options):
-                    print(json.dumps(line), flush=True)
-                    lines.append(line)
-    lines.sort(key=lambda line: -line["width"])
-    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), options.lines)
+                    lines[identity(line)] = least(line, before)
+                    print(json.dumps(lines[identity(line)], ensure_ascii=False), flush=True)
+    written = sorted(lines.values(), key=lambda line: -line["width"])
+    write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in written), options.lines)
+
+
+def identity(line: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies a line: the run and the precision."""
+    return line["width"], line["name"], line["seed"], line["precision"]
+
+
+def least(line: dict[str, Any], before: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return a line with the least times of it and of earlier lines that differ in nothing else."""
+    line = json.loads(json.dumps(line))  # as it is in the file: batch sizes are strings
+    for other in before:
+        if {**other, "ms": None} == {**line, "ms": None}:
+            for engine, times in line["ms"].items():
+                known = other["ms"].get(engine, {})
+                line["ms"][engine] = {batch: min(t, known.get(batch, t)) for batch, t in times.items()}
+    return line
 
 
 def timed(point: Point, folder: Path, seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
