@@ -104,6 +104,13 @@ def narrower(sparsity: float) -> float:
     return min(widths, key=lambda width: abs(trained(width)[0] - wanted))
 
 
+def most_seeds(name: str) -> float:
+    """Return how many seeds a configuration has at most: the longer ones two, and trials one."""
+    if not name.startswith("resnet18"):
+        return math.inf
+    return 1 if name.startswith("resnet18-trial") else 2
+
+
 def train(options: argparse.Namespace) -> None:
     """Train what has no line yet, one seed after another, and collect what is finished."""
     warnings.simplefilter("ignore", UserWarning)  # the whitening layer is frozen in all of them
@@ -114,10 +121,7 @@ def train(options: argparse.Namespace) -> None:
     ]
     known = {(run.name, run.fingerprint, run.seed) for run in (read(LINES) if LINES.exists() else [])}
     for seed in range(options.seeds):
-        # The longer ones have two seeds, and trials one.
-        wanted = [c for c in configs if seed < 2 or not c.name.startswith("resnet18")]
-        wanted = [c for c in wanted if seed < 1 or not c.name.startswith("resnet18-trial")]
-        missing = [c for c in wanted if (c.name, c.fingerprint(), seed) not in known]
+        missing = [c for c in configs if seed < most_seeds(c.name) and (c.name, c.fingerprint(), seed) not in known]
         try:
             run_all(missing, seeds=[seed], runs=options.runs, console=Console(), jobs=options.jobs)
         finally:
